@@ -1,0 +1,21 @@
+// A plan becomes one self-contained CUDA text. Pure: same plan, same bytes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generator/plan.h"
+
+namespace jfa {
+
+struct KernelSource {
+  std::string name;                  // name(spec), for people
+  std::string text;                  // includes nothing; compiles alone with nvcc and NVRTC
+  std::string target;                // "sm_100f"
+  std::vector<std::string> options;  // of NVRTC, without the architecture
+  std::vector<std::string> entries;  // names of the extern "C" kernels
+};
+
+KernelSource emit(const KernelPlan& plan);
+
+}  // namespace jfa

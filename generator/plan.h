@@ -1,0 +1,56 @@
+// Every number of a kernel: tile sizes, stages, shared- and tensor-memory maps, launch shapes, workspace.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "generator/spec.h"
+
+namespace jfa {
+
+/// One __global__ function of the emitted source.
+struct EntryPlan {
+  enum class Grid { kOneCta, kPersistent };  // kPersistent: as many CTAs as fit the device at once
+  std::string name;
+  int threads = 0;
+  int shared_bytes = 0;  // dynamic shared memory
+  Grid grid = Grid::kOneCta;
+};
+
+/// How one operand is cut for the tensor-map engine: boxes of box_dim columns, in a swizzle as wide.
+struct OperandPlan {
+  int box_dim = 64;        // columns of a box: 16, 32 or 64
+  int swizzle_bytes = 128;  // 32, 64 or 128 = box_dim * 2
+  int boxes = 2;           // padded_dim / box_dim
+};
+
+struct KernelPlan {
+  KernelSpec spec;
+  int query_tile = 128;  // rows
+  int key_tile = 128;    // rows
+  int query_stages = 2;
+  int key_value_stages = 4;
+  OperandPlan operand;
+  int tensor_memory_columns = 512;
+  EntryPlan prepare;
+  EntryPlan main;
+};
+
+Result<KernelPlan> plan(const KernelSpec& spec);
+
+/// Byte offsets into the workspace of one call.
+struct WorkspaceMap {
+  std::uint64_t header = 0;
+  std::uint64_t tiles = 0;
+  std::int64_t tile_capacity = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// query_rows: rows of the query tensor (q_len with broadcast_q).
+WorkspaceMap workspace_map(const KernelPlan& plan, std::int64_t batch, std::int64_t query_rows);
+
+/// The plan as JSON, for `jfa emit --format plan`.
+std::string describe(const KernelPlan& plan);
+
+}  // namespace jfa

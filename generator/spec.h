@@ -1,0 +1,44 @@
+// The specialisation key: which kernel, and nothing that a kernel can take as an argument.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "jfa/attention.h"
+
+namespace jfa {
+
+/// What NVRTC is asked for. sm_100f runs on 10.0 and 10.3; the `a` targets on one device generation each.
+enum class Target : std::uint8_t { sm_100f, sm_100a, sm_103a };
+
+std::string_view to_string(Target target);
+/// The target of that name, or kInvalidArgument naming it.
+Result<Target> parse_target(std::string_view name);
+/// The default target of a device of compute capability major.minor; kUnsupported by name for others.
+Result<Target> target_for_device(int major, int minor);
+
+struct KernelSpec {
+  Pass pass = Pass::forward;
+  DType dtype = DType::bf16;
+  int padded_dim = 128;               // 16, 32, 64, 96, 128: head_dims that share it share the kernel
+  std::optional<std::int32_t> window;  // nullopt also for windows wider than any sequence
+  bool broadcast_q = false;
+  int groups = 1;
+  Target target = Target::sm_100f;
+
+  auto operator<=>(const KernelSpec&) const = default;
+};
+
+/// The key of a configuration; kInvalidArgument or kUnsupported naming the field and its value.
+Result<KernelSpec> specialize(const Configuration& configuration);
+
+/// The configuration of a call on a target; checks nothing that specialize() checks.
+Configuration configuration_of(const AttentionCall& call, std::string_view target);
+
+/// Short and unique, for file names and messages: "forward-bf16-d128-w64-g4-sm_100f".
+std::string name(const KernelSpec& spec);
+
+}  // namespace jfa

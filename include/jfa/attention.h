@@ -1,0 +1,140 @@
+// Jagged flash attention: the public C++ API. Needs no CUDA header.
+//
+// A batch holds `batch` sequences, packed without padding. Sequence b owns query rows
+// [query_offset[b], query_offset[b+1]) and key/value rows [key_offset[b], key_offset[b+1]); its queries attend
+// to its keys only. A query row that sees no key gets output 0 and LSE -inf.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jfa/status.h"
+
+namespace jfa {
+
+enum class DType : std::uint8_t { bf16, fp16 };
+enum class OffsetType : std::uint8_t { int32, int64 };
+enum class Pass : std::uint8_t { forward };
+
+/// A device tensor [rows, heads, head_dim] whose innermost stride is 1.
+/// address: 16-byte aligned device address. Strides are in elements and multiples of 8 (16 bytes), in any
+/// order; inputs may have stride 0. Strides of dimensions of extent 1 are ignored. rows < 2^30.
+struct Tensor {
+  std::uint64_t address = 0;
+  std::int64_t rows = 0;
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t head_stride = 0;
+  DType dtype = DType::bf16;
+
+  /// A tensor packed as [rows, heads, head_dim].
+  static Tensor packed(std::uint64_t address, std::int64_t rows, std::int64_t heads, std::int64_t head_dim,
+                       DType dtype) {
+    return {address, rows, heads, head_dim, heads * head_dim, head_dim, dtype};
+  }
+};
+
+/// Prefix sums of sequence lengths: `count` = batch + 1 device integers, the first of them 0.
+struct Offsets {
+  std::uint64_t address = 0;
+  std::int64_t count = 0;
+  OffsetType type = OffsetType::int32;
+};
+
+/// One attention, as the user has it. Nothing here is read on the host beyond these fields: lengths live in
+/// the offsets on the device, so a captured graph may be replayed with other lengths.
+struct AttentionCall {
+  Tensor query;  ///< [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D]
+  Tensor key;    ///< [total_kv, Hkv, D]; Hq must be a multiple of Hkv
+  Tensor value;  ///< [total_kv, Hkv, D]
+  Offsets query_offset;  ///< [batch+1]; ignored with broadcast_q
+  Offsets key_offset;    ///< [batch+1]
+  /// First output row of every sequence, [batch+1]. Default: query_offset, or b * q_len with broadcast_q.
+  std::optional<Offsets> output_offset;
+  /// Keeps the pairs with |i - j| <= window, both counted from the start of their own sequence. 0 is the
+  /// diagonal, nullopt no window.
+  std::optional<std::int64_t> window;
+  bool broadcast_q = false;  ///< PMA: every sequence's keys are read by the same query rows
+  std::optional<double> scale;  ///< any finite number; default 1 / sqrt(D)
+  bool deterministic = false;   ///< the same bits on every run on one GPU model (the forward always is)
+};
+
+/// What a kernel is specialised for; precompilation needs no tensors.
+struct Configuration {
+  Pass pass = Pass::forward;
+  DType dtype = DType::bf16;
+  std::int64_t head_dim = 128;  ///< a multiple of 8, 8 … 128
+  std::optional<std::int64_t> window;
+  bool broadcast_q = false;
+  std::int64_t groups = 1;  ///< query heads per key/value head, >= 1
+  std::string target = "sm_100f";  ///< sm_100f, sm_100a, sm_103a
+};
+
+/// Device memory the call may scribble on. address: 256-byte aligned; 0 = take it from the library's own
+/// stream-ordered pool.
+struct Workspace {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A CUstream; nullptr is the device's default stream.
+using Stream = void*;
+
+/// A GPU ("cuda:0") or a simulated one ("sim:sm_100a", "sim:sm_100a?sms=4"). A cheap handle: copies share the
+/// device. All members may be called from any thread.
+class Device {
+ public:
+  static Result<Device> open(std::string_view name);
+
+  const std::string& name() const;    ///< as given to open()
+  const std::string& target() const;  ///< the target its kernels are built for, e.g. "sm_100f"
+  bool simulated() const;
+
+  /// 256-byte aligned device memory.
+  Result<std::uint64_t> allocate(std::uint64_t bytes);
+  Status free(std::uint64_t address);
+  Status upload(std::uint64_t destination, const void* source, std::uint64_t bytes);
+  Status download(void* destination, std::uint64_t source, std::uint64_t bytes);
+  Status fill(std::uint64_t destination, std::uint8_t byte, std::uint64_t bytes);
+  /// Waits for the stream's work and returns the first error it met.
+  Status synchronize(Stream stream = nullptr);
+
+  struct Impl;
+  Impl& impl() const { return *impl_; }
+  explicit Device(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Enqueues the attention of `call` on `stream`.
+/// output: [output rows, Hq, D], the query's dtype; rows that no sequence owns stay untouched.
+/// lse: device address of fp32 [Hq, output rows], natural logarithm; 0 if not wanted.
+/// Errors: kInvalidArgument names the argument and its value, before anything is launched. Bad offsets are
+/// found on the device: see status().
+Status forward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
+               Workspace workspace = {}, Stream stream = nullptr);
+
+/// Bytes of workspace that forward() needs for `call`. Output rows: total_q, or batch * q_len.
+Result<std::uint64_t> workspace_bytes(const AttentionCall& call);
+
+/// Reads what the kernels of the last call wrote into its workspace, after synchronising `stream`:
+/// kInvalidArgument with offset name, index and value if an offset was bad (nothing was computed then).
+Status status(Device& device, Workspace workspace, Stream stream = nullptr);
+
+/// Whether a kernel exists for the configuration; the error names the field and its value.
+Status supported(const Configuration& configuration);
+
+/// Every head_dim that supported() accepts.
+std::vector<std::int64_t> supported_head_dims();
+
+/// Compiles and loads the kernel ahead of the first call.
+Status prepare(Device& device, const Configuration& configuration);
+
+}  // namespace jfa

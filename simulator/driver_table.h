@@ -1,0 +1,53 @@
+// The one seam to the device: the CUDA driver API's entry points as a table of pointers with their exact
+// signatures. libcuda.so.1 fills it (runtime/driver.cpp), or the simulator does (open_simulated_driver).
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+// Every driver call the project makes, by its documented name; cuda.h's macros add the version suffix.
+#define JFA_DRIVER_CALLS(X)                                                                                  \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                      \
+  X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)          \
+  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                   \
+  X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)             \
+  X(cuCtxSynchronize)                                                                                        \
+  X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel) X(cuKernelGetAttribute)                      \
+  X(cuKernelSetAttribute) X(cuLaunchKernelEx)                                                                \
+  X(cuMemAlloc) X(cuMemFree) X(cuMemAllocAsync) X(cuMemFreeAsync)                                            \
+  X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemAllocFromPoolAsync)                 \
+  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)             \
+  X(cuMemsetD8Async) X(cuMemsetD32Async) X(cuPointerGetAttribute)                                            \
+  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing) X(cuStreamGetCtx)       \
+  X(cuThreadExchangeStreamCaptureMode)                                                                       \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime)            \
+  X(cuTensorMapEncodeTiled)                                                                                  \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuOccupancyMaxActiveClusters)
+
+namespace jfa {
+
+struct DriverTable {
+#define JFA_DECLARE_CALL(name) decltype(&::name) name = nullptr;
+  JFA_DRIVER_CALLS(JFA_DECLARE_CALL)
+#undef JFA_DECLARE_CALL
+};
+
+namespace simulator {
+
+/// Makes the table of a simulated device. name: "sim:sm_100a", options after '?', joined by '&':
+///   sms=N                        streaming multiprocessors (default 2)
+///   schedule=eager|lazy|random   which legal order asynchronous work takes (default eager)
+///   seed=N                       for schedule=random (default 0)
+///   checks=0|1                   the checkers (default 1)
+/// The table stays valid for the life of the process; the same name gives the same device. Its images are PTX
+/// (cuLibraryLoadData with a NUL-terminated PTX text).
+/// On failure returns nullptr and says why in `error`, naming the option and its value.
+const DriverTable* open_simulated_driver(const std::string& name, std::string* error);
+
+/// The report of the last failed kernel of this device: kind of bug, PTX and source line, CTA, warp, address,
+/// who waits for what. Empty if none failed. Thread-safe.
+std::string last_report(const DriverTable* table);
+
+}  // namespace simulator
+}  // namespace jfa

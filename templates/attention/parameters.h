@@ -1,0 +1,68 @@
+// What the host hands to the kernels. One text for both sides: the runtime includes it, and the generator
+// emits it. Hence: no include, no host type, fixed-width fields by their plain C++ names.
+#pragma once
+
+namespace jfa::kernel {
+
+using i32 = int;
+using u32 = unsigned int;
+using i64 = long long;
+using u64 = unsigned long long;
+
+// A CUtensorMap: opaque, made by cuTensorMapEncodeTiled.
+struct alignas(128) TensorMap {
+  u64 opaque[16];
+};
+
+// Rows of one query tile and the keys they see. The work list is a list of these; every head runs it.
+struct QueryTile {
+  i32 query_row;       // first row in the query tensor
+  i32 output_row;      // first row in the output and LSE tensors
+  i32 rows;            // 1 … tile rows
+  i32 query_position;  // index of the first row within its sequence
+  i32 key_row;         // first key any row sees, in the key tensor
+  i32 key_position;    // the same key's index within its sequence
+  i32 key_count;       // keys from there that some row of the tile sees; may be 0
+  i32 reserved;
+};
+
+// The head of the workspace. The prepare entry writes it, status() reads it.
+struct WorkspaceHeader {
+  i32 bad_offset_name;   // 0 none, else OffsetName
+  i32 tile_count;        // query tiles in the list; 0 after a bad offset
+  i64 bad_offset_index;  // first bad index
+  i64 bad_offset_value;  // the value found there
+  u32 next_item;         // queue of (tile, head) items
+  u32 reserved[25];
+};
+static_assert(sizeof(WorkspaceHeader) == 128);
+
+enum OffsetName : i32 { kNoOffset = 0, kQueryOffset = 1, kKeyOffset = 2, kOutputOffset = 3 };
+
+struct PrepareArguments {
+  const void* query_offset;   // null with broadcast_q
+  const void* key_offset;
+  const void* output_offset;  // null: the query's offsets, or b * query_rows with broadcast_q
+  i32 query_offset_is_64;
+  i32 key_offset_is_64;
+  i32 output_offset_is_64;
+  i32 batch;
+  i32 query_rows;   // rows of the query tensor (with broadcast_q: q_len)
+  i32 key_rows;     // rows of the key tensor
+  i32 output_rows;  // rows of the output tensor
+  i32 tile_capacity;
+  WorkspaceHeader* header;
+  QueryTile* tiles;
+};
+
+struct ForwardArguments {
+  WorkspaceHeader* header;
+  const QueryTile* tiles;
+  float* lse;         // [query_heads, output_rows] or null
+  float scale_log2;   // scale * log2(e)
+  i32 query_heads;
+  i32 output_rows;
+  i32 reserved;
+};
+
+}  // namespace jfa::kernel
