@@ -1,10 +1,18 @@
 # jfa_cuda_headers: where cuda.h and nvrtc.h are. JFA_CUDA_INCLUDE_DIR names the folder; unset, an installed
 # toolkit is looked for. No CUDA library is linked: both are opened at run time.
+set(oldest_cuda 12090)  # as cuda.h counts: 12.9, the first with the sm_100f family targets
 find_path(JFA_CUDA_INCLUDE_DIR cuda.h
           HINTS $ENV{CUDA_PATH} $ENV{CUDA_HOME} /usr/local/cuda PATH_SUFFIXES include
           DOC "Folder with cuda.h and nvrtc.h")
 if(NOT JFA_CUDA_INCLUDE_DIR)
-  message(FATAL_ERROR "cuda.h not found: install a CUDA toolkit, or run tools/quickstart, or set JFA_CUDA_INCLUDE_DIR")
+  message(FATAL_ERROR "cuda.h not found: run tools/quickstart, or install a CUDA toolkit, "
+                      "or set JFA_CUDA_INCLUDE_DIR")
+endif()
+file(STRINGS ${JFA_CUDA_INCLUDE_DIR}/cuda.h cuda_version REGEX "^#define CUDA_VERSION [0-9]+$")
+string(REGEX MATCH "[0-9]+$" cuda_version "${cuda_version}")
+if(cuda_version LESS oldest_cuda)
+  message(FATAL_ERROR "${JFA_CUDA_INCLUDE_DIR}/cuda.h has CUDA_VERSION ${cuda_version}; "
+                      "${oldest_cuda} or newer is needed")
 endif()
 add_library(jfa_cuda_headers INTERFACE)
-target_include_directories(jfa_cuda_headers SYSTEM INTERFACE ${JFA_CUDA_INCLUDE_DIR})
+target_include_directories(jfa_cuda_headers SYSTEM INTERFACE $<BUILD_INTERFACE:${JFA_CUDA_INCLUDE_DIR}>)

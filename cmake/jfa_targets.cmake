@@ -1,7 +1,20 @@
-# How the project's own targets are made.
+# How the project's own targets are made and installed.
 
-# jfa_add_library(name SOURCES file... LIBRARIES target...)
-# A static library of one folder, part of the installed package.
+# What every target of the project compiles with; nothing of it reaches users.
+add_library(jfa_options INTERFACE)
+target_compile_options(jfa_options INTERFACE $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra> $<BUILD_INTERFACE:-Werror>)
+target_include_directories(jfa_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                                 $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+if(JFA_SANITIZE)
+  # Public: a program that links a sanitized library must itself link the sanitizers.
+  set(sanitizers $<BUILD_INTERFACE:-fsanitize=address,undefined>)
+  target_compile_options(jfa_options INTERFACE ${sanitizers} $<BUILD_INTERFACE:-fno-sanitize-recover=undefined>
+                                               $<BUILD_INTERFACE:-fno-omit-frame-pointer>)
+  target_link_options(jfa_options INTERFACE ${sanitizers})
+endif()
+
+# jfa_add_library(name SOURCES file... [LIBRARIES target...])
+# The static library of one folder.
 function(jfa_add_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   set(sources "")
@@ -12,4 +25,21 @@ function(jfa_add_library name)
   endforeach()
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PRIVATE jfa_options ${arg_LIBRARIES})
+endfunction()
+
+# Installs the public headers, the libraries behind jfa::jfa, and the package that find_package(jfa) finds.
+function(jfa_install)
+  include(CMakePackageConfigHelpers)
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/jfa)
+  install(TARGETS jfa_library jfa_runtime jfa_simulator jfa_cache jfa_generator jfa_options jfa_cuda_headers
+          EXPORT jfaTargets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/jfa DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT jfaTargets NAMESPACE jfa:: DESTINATION ${package_dir})
+  configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/jfaConfig.cmake.in
+                                ${PROJECT_BINARY_DIR}/jfaConfig.cmake INSTALL_DESTINATION ${package_dir})
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/jfaConfigVersion.cmake
+                                   COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/jfaConfig.cmake ${PROJECT_BINARY_DIR}/jfaConfigVersion.cmake
+          DESTINATION ${package_dir})
 endfunction()
