@@ -1,0 +1,15 @@
+// Tells builds of a compiler library apart without loading it.
+#pragma once
+
+#include <string>
+
+#include "jfa/status.h"
+
+namespace jfa {
+
+/// "<stem>-<build id in hex>" of a shared library ("libnvrtc-3f2a…"), read from the ELF file's GNU build id
+/// note; "<stem>-sha256-<digest>" of its content if it carries none. No path and no time goes in, so two
+/// copies of one library are one compiler. kUnavailable names the file that cannot be read or is no ELF file.
+Result<std::string> compiler_identity(const std::string& library_path);
+
+}  // namespace jfa
