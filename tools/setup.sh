@@ -1,0 +1,107 @@
+# What tools/quickstart, tools/check and .ci/run share: installs what is missing, finds CUDA's headers and
+# NVRTC, configures and builds. Sourced, not run. Every step is quick when there is nothing to do.
+#
+# JFA_IGNORE_TOOLKIT=1 pretends that no CUDA toolkit is installed: NVRTC and headers come from PyPI's wheels.
+# shellcheck shell=bash
+
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+wheels=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96)  # nvrtc.h and NVRTC; cuda.h
+wheel_dir=$root/.local/cuda
+oldest_cuda=12090  # as cuda.h counts: 12.9, the first with the sm_100f family targets
+
+say() { printf '\n== %s\n' "$*" >&2; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# install_packages name...: the Debian packages among them that are missing.
+install_packages() {
+  local name missing=() as_root=()
+  command -v dpkg-query >/dev/null || fail "no dpkg on this system; install by hand: $*"
+  for name in "$@"; do
+    [[ $(dpkg-query -W -f '${Status}' "$name" 2>/dev/null) == 'install ok installed' ]] || missing+=("$name")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  say "Installing ${missing[*]}"
+  if [[ $(id -u) -ne 0 ]]; then
+    command -v sudo >/dev/null || fail "not root and no sudo; install by hand: ${missing[*]}"
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null
+}
+
+# toolkit_at folder: whether a CUDA toolkit that is new enough lies there.
+toolkit_at() {
+  local version
+  [[ -r $1/include/cuda.h && -r $1/include/nvrtc.h ]] || return 1
+  version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\)$/\1/p' "$1/include/cuda.h")
+  [[ ${version:-0} -ge $oldest_cuda ]] || return 1
+  compgen -G "$1/lib64/libnvrtc.so*" >/dev/null || compgen -G "$1/lib/libnvrtc.so*" >/dev/null
+}
+
+install_wheels() {
+  local wanted="${wheels[*]}" partial=$wheel_dir.partial
+  if [[ $(cat "$wheel_dir/installed" 2>/dev/null) == "$wanted" ]]; then return; fi
+  install_packages python3-pip
+  say "Fetching NVRTC and the CUDA headers from PyPI into ${wheel_dir#"$root"/}"
+  rm -rf "$partial"
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --root-user-action=ignore \
+    --target "$partial" "${wheels[@]}"
+  printf '%s' "$wanted" >"$partial/installed"
+  rm -rf "$wheel_dir"
+  mv "$partial" "$wheel_dir"  # whole or not at all
+}
+
+# Sets cuda_dir (with include/ and the libraries) and build_dir.
+find_cuda() {
+  local candidate
+  if [[ ${JFA_IGNORE_TOOLKIT:-0} != 1 ]]; then
+    for candidate in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda /usr/local/cuda-*; do
+      if [[ -n $candidate ]] && toolkit_at "$candidate"; then
+        cuda_dir=$candidate
+        build_dir=$root/build/release
+        return
+      fi
+    done
+  fi
+  install_wheels
+  cuda_dir=$wheel_dir/nvidia/cu13
+  build_dir=$root/build/release-wheels
+}
+
+# configure [cmake argument...]
+configure() {
+  local launcher=()
+  if command -v ccache >/dev/null; then launcher=(-D CMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  say "Configuring ${build_dir#"$root"/} with CUDA's headers from $cuda_dir"
+  cmake --preset release -B "$build_dir" -D JFA_CUDA_INCLUDE_DIR="$cuda_dir/include" \
+    "${launcher[@]}" "$@" --log-level=WARNING >&2
+}
+
+# build [target...]
+build() {
+  local targets=()
+  if [[ $# -gt 0 ]]; then targets=(--target "$@"); fi
+  say "Building"
+  cmake --build "$build_dir" "${targets[@]}" >&2
+}
+
+setup() {
+  install_packages g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev doctest-dev
+  find_cuda
+  configure
+}
+
+# run_samples: the main job. Attention of every bundled sample, checked against an fp64 reference.
+run_samples() {
+  local jfa=$build_dir/tools/jfa sample options
+  for sample in samples/*.safetensors; do
+    options=()
+    if [[ $sample == *pma* ]]; then options=(--broadcast-q); fi
+    say "jfa run $sample ${options[*]} --check"
+    "$jfa" run "$sample" "${options[@]}" --check
+  done
+}
