@@ -1,0 +1,251 @@
+#include "simulator/tensor_map.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace jfa::simulator {
+namespace {
+
+constexpr uint64_t kMagic = 0x50414d5352544d53;
+constexpr uint32_t kAlignmentBytes = 16;
+constexpr uint32_t kMapAlignmentBytes = 64;
+constexpr uint64_t kMaxDim = uint64_t{1} << 32;
+constexpr uint64_t kMaxStrideBytes = uint64_t{1} << 40;
+constexpr uint32_t kMaxBox = 256;
+constexpr uint32_t kMaxElementStride = 8;
+
+// What lies in the 128 bytes. Every field has one fixed place, so that a copied map decodes anywhere.
+struct Record {
+  uint64_t magic;
+  uint64_t global_address;
+  uint64_t stride_bytes[kMaxTensorRank - 1];
+  uint32_t dim_minus_1[kMaxTensorRank];
+  uint16_t box[kMaxTensorRank];
+  uint8_t element_stride[kMaxTensorRank];
+  uint8_t rank;
+  uint8_t data_type;
+  uint8_t swizzle;
+  uint8_t unused[34];
+  uint64_t checksum;  // of everything before it
+};
+static_assert(sizeof(Record) == kTensorMapBytes);
+static_assert(sizeof(CUtensorMap) == kTensorMapBytes);
+
+uint64_t checksum(const Record& record) {
+  uint64_t words[sizeof(Record) / 8];
+  std::memcpy(words, &record, sizeof(record));
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i + 1 < std::size(words); ++i) {
+    hash = (hash ^ words[i]) * 0x100000001b3;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+// Bytes of an element; 0 for a type outside the enumeration.
+uint32_t element_bytes(CUtensorMapDataType type) {
+  switch (type) {
+    case CU_TENSOR_MAP_DATA_TYPE_UINT8:
+      return 1;
+    case CU_TENSOR_MAP_DATA_TYPE_UINT16:
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
+    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
+      return 2;
+    case CU_TENSOR_MAP_DATA_TYPE_UINT32:
+    case CU_TENSOR_MAP_DATA_TYPE_INT32:
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ:
+    case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32:
+    case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ:
+      return 4;
+    case CU_TENSOR_MAP_DATA_TYPE_UINT64:
+    case CU_TENSOR_MAP_DATA_TYPE_INT64:
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+bool is_float(CUtensorMapDataType type) {
+  return type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ||
+         (type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT32 && type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ);
+}
+
+uint32_t swizzle_width(CUtensorMapSwizzle swizzle) {
+  switch (swizzle) {
+    case CU_TENSOR_MAP_SWIZZLE_32B:
+      return 32;
+    case CU_TENSOR_MAP_SWIZZLE_64B:
+      return 64;
+    case CU_TENSOR_MAP_SWIZZLE_128B:
+      return 128;
+    default:
+      return 0;
+  }
+}
+
+struct Arguments {
+  const CUtensorMap* map;
+  CUtensorMapDataType data_type;
+  cuuint32_t rank;
+  uint64_t global_address;
+  const cuuint64_t* global_dim;
+  const cuuint64_t* global_strides;
+  const cuuint32_t* box_dim;
+  const cuuint32_t* element_strides;
+  CUtensorMapInterleave interleave;
+  CUtensorMapSwizzle swizzle;
+  CUtensorMapL2promotion l2_promotion;
+  CUtensorMapFloatOOBfill oob_fill;
+};
+
+// Why the driver would refuse; empty if it would not.
+std::string invalid_scalar(const Arguments& a) {
+  if (!a.map) return "tensorMap is null";
+  if (reinterpret_cast<uintptr_t>(a.map) % kMapAlignmentBytes != 0)
+    return fmt::format("tensorMap at {} is not 64-byte aligned", fmt::ptr(a.map));
+  if (a.data_type < 0 || a.data_type > CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B)
+    return fmt::format("tensorDataType = {} is not a CUtensorMapDataType", int(a.data_type));
+  if (a.rank < 1 || a.rank > kMaxTensorRank) return fmt::format("tensorRank = {} is not in 1..5", a.rank);
+  if (a.interleave < 0 || a.interleave > CU_TENSOR_MAP_INTERLEAVE_32B)
+    return fmt::format("interleave = {} is not a CUtensorMapInterleave", int(a.interleave));
+  if (a.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE && a.rank < 3)
+    return fmt::format("tensorRank = {} with an interleaved layout, which needs at least 3", a.rank);
+  if (a.swizzle < 0 || a.swizzle > CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B)
+    return fmt::format("swizzle = {} is not a CUtensorMapSwizzle", int(a.swizzle));
+  if (a.interleave == CU_TENSOR_MAP_INTERLEAVE_32B && a.swizzle != CU_TENSOR_MAP_SWIZZLE_32B)
+    return fmt::format("swizzle = {} with INTERLEAVE_32B, which needs SWIZZLE_32B", int(a.swizzle));
+  if (a.l2_promotion < 0 || a.l2_promotion > CU_TENSOR_MAP_L2_PROMOTION_L2_256B)
+    return fmt::format("l2Promotion = {} is not a CUtensorMapL2promotion", int(a.l2_promotion));
+  if (a.oob_fill < 0 || a.oob_fill > CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA)
+    return fmt::format("oobFill = {} is not a CUtensorMapFloatOOBfill", int(a.oob_fill));
+  if (a.oob_fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && !is_float(a.data_type))
+    return fmt::format("oobFill = {} asks for NaN with tensorDataType = {}, which is not a float type",
+                       int(a.oob_fill), int(a.data_type));
+  const uint32_t alignment = a.interleave == CU_TENSOR_MAP_INTERLEAVE_32B ? 32 : kAlignmentBytes;
+  if (a.global_address % alignment != 0)
+    return fmt::format("globalAddress = {:#x} is not {}-byte aligned", a.global_address, alignment);
+  if (!a.global_dim || !a.box_dim || !a.element_strides || (a.rank > 1 && !a.global_strides))
+    return "globalDim, globalStrides, boxDim or elementStrides is null";
+  return {};
+}
+
+std::string invalid_array(const Arguments& a) {
+  const uint32_t alignment = a.interleave == CU_TENSOR_MAP_INTERLEAVE_32B ? 32 : kAlignmentBytes;
+  for (uint32_t i = 0; i < a.rank; ++i) {
+    if (a.global_dim[i] < 1 || a.global_dim[i] > kMaxDim)
+      return fmt::format("globalDim[{}] = {} is not in 1..2^32", i, a.global_dim[i]);
+    if (a.box_dim[i] < 1 || a.box_dim[i] > kMaxBox)
+      return fmt::format("boxDim[{}] = {} is not in 1..256", i, a.box_dim[i]);
+    const bool stride_used = i > 0 || a.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE;
+    if (stride_used && (a.element_strides[i] < 1 || a.element_strides[i] > kMaxElementStride))
+      return fmt::format("elementStrides[{}] = {} is not in 1..8", i, a.element_strides[i]);
+  }
+  for (uint32_t i = 0; i + 1 < a.rank; ++i) {
+    if (a.global_strides[i] % alignment != 0)
+      return fmt::format("globalStrides[{}] = {} is not a multiple of {}", i, a.global_strides[i], alignment);
+    if (a.global_strides[i] >= kMaxStrideBytes)
+      return fmt::format("globalStrides[{}] = {} is not below 2^40", i, a.global_strides[i]);
+  }
+  if (a.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return {};
+  if (const uint32_t bytes = element_bytes(a.data_type)) {
+    const uint32_t row_bytes = a.box_dim[0] * bytes;
+    if (row_bytes % kAlignmentBytes != 0)
+      return fmt::format("boxDim[0] = {} elements are {} bytes, not a multiple of 16", a.box_dim[0],
+                         row_bytes);
+    const uint32_t width = swizzle_width(a.swizzle);
+    if (width != 0 && row_bytes > width)
+      return fmt::format("boxDim[0] = {} elements are {} bytes, more than the swizzle's {}", a.box_dim[0],
+                         row_bytes, width);
+  }
+  return {};
+}
+
+// What a real device may accept and the simulator does not model.
+std::string unsupported(const Arguments& a) {
+  if (a.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE)
+    return fmt::format("interleave = {}: interleaved layouts are not simulated", int(a.interleave));
+  if (a.swizzle > CU_TENSOR_MAP_SWIZZLE_128B)
+    return fmt::format("swizzle = {}: 32- and 64-byte atoms are not simulated", int(a.swizzle));
+  if (a.oob_fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+    return fmt::format("oobFill = {}: NaN fill is not simulated", int(a.oob_fill));
+  if (a.data_type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ)
+    return fmt::format("tensorDataType = {}: flushing, TF32 and packed types are not simulated",
+                       int(a.data_type));
+  return {};
+}
+
+}  // namespace
+
+uint32_t TensorMap::shared_pitch_bytes() const {
+  const uint32_t width = swizzle_width(swizzle);
+  return width ? width : box_row_bytes();
+}
+
+CUresult encode_tiled_tensor_map(CUtensorMap* map, CUtensorMapDataType data_type, cuuint32_t rank,
+                                 void* global_address, const cuuint64_t* global_dim,
+                                 const cuuint64_t* global_strides, const cuuint32_t* box_dim,
+                                 const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
+                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2_promotion,
+                                 CUtensorMapFloatOOBfill oob_fill, std::string* reason) {
+  const Arguments arguments{
+      map,        data_type,      rank,         reinterpret_cast<uint64_t>(global_address),
+      global_dim, global_strides, box_dim,      element_strides,
+      interleave, swizzle,        l2_promotion, oob_fill};
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  std::string why = invalid_scalar(arguments);
+  if (why.empty()) why = invalid_array(arguments);
+  if (why.empty()) {
+    why = unsupported(arguments);
+    result = CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (!why.empty()) {
+    if (reason) *reason = std::move(why);
+    return result;
+  }
+
+  Record record{};
+  record.magic = kMagic;
+  record.global_address = arguments.global_address;
+  for (uint32_t i = 0; i < kMaxTensorRank; ++i) {
+    record.dim_minus_1[i] = i < rank ? static_cast<uint32_t>(global_dim[i] - 1) : 0;
+    record.box[i] = i < rank ? static_cast<uint16_t>(box_dim[i]) : 1;
+    record.element_stride[i] = i > 0 && i < rank ? static_cast<uint8_t>(element_strides[i]) : 1;
+    if (i + 1 < rank) record.stride_bytes[i] = global_strides[i];
+  }
+  record.rank = static_cast<uint8_t>(rank);
+  record.data_type = static_cast<uint8_t>(data_type);
+  record.swizzle = static_cast<uint8_t>(swizzle);
+  record.checksum = checksum(record);
+  std::memcpy(map, &record, sizeof(record));
+  return CUDA_SUCCESS;
+}
+
+std::string decode_tensor_map(const void* bytes, TensorMap* map) {
+  Record record;
+  std::memcpy(&record, bytes, sizeof(record));
+  if (record.magic != kMagic) return "these bytes are not a tensor map made by cuTensorMapEncodeTiled";
+  if (record.checksum != checksum(record)) return "the tensor map was changed after it was encoded";
+  map->global_address = record.global_address;
+  map->rank = record.rank;
+  map->data_type = static_cast<CUtensorMapDataType>(record.data_type);
+  map->element_bytes = element_bytes(map->data_type);
+  map->swizzle = static_cast<CUtensorMapSwizzle>(record.swizzle);
+  for (uint32_t i = 0; i < kMaxTensorRank; ++i) {
+    map->dim[i] = uint64_t{record.dim_minus_1[i]} + 1;
+    map->box[i] = record.box[i];
+    map->element_stride[i] = record.element_stride[i];
+    map->stride_bytes[i] = i == 0 ? map->element_bytes : record.stride_bytes[i - 1];
+  }
+  return {};
+}
+
+uint32_t swizzle_shared_address(CUtensorMapSwizzle swizzle, uint32_t address) {
+  const uint32_t width = swizzle_width(swizzle);
+  const uint32_t mask = width / 16 ? width / 16 - 1 : 0;  // 1, 3, 7: which row bits enter the chunk index
+  return address ^ (((address >> 7) & mask) << 4);
+}
+
+}  // namespace jfa::simulator
