@@ -1,0 +1,149 @@
+// The table of instructions: one row says how an instruction is written and how it is decoded. Rows are the
+// only place that knows; decoding, errors for the unknown, and the coverage list all come from them.
+//
+//   void register_integer(InstructionTable& table) {
+//     table.add("not .(b16|b32|b64)", [](Decoder& d) { … });
+//   }
+//
+// A pattern is the opcode and its modifiers, each with its dot. (a|b) is a choice, a trailing ? makes it
+// optional. A modifier with its own colons is one modifier: `.mbarrier::complete_tx::bytes`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulator/program.h"
+#include "simulator/types.h"
+
+namespace jfa::simulator {
+
+struct Statement;    // ptx.h
+struct Operand;      // ptx.h
+class EntryBuilder;  // decode.cpp
+
+/// An address operand `[base + displacement]`.
+struct AddressOperand {
+  Slot base = kNoSlot;  // lanes of 32 or 64 bits
+  bool is_64_bit = true;
+  std::int64_t displacement = 0;
+};
+
+class Decoder {
+ public:
+  // --- The opcode.
+  /// True if the modifier (without its dot) was written.
+  bool has(std::string_view modifier) const;
+  /// The modifier that the i-th group of the pattern (0-based; every `.x` after the opcode counts) matched;
+  /// empty if it was optional and absent.
+  std::string_view modifier(int index) const;
+  /// The first of `candidates` that was written; empty if none.
+  std::string_view first_of(std::initializer_list<std::string_view> candidates) const;
+
+  // --- Operands, by position as written: destinations first. Vectors and addresses count as one.
+  int count() const;
+  bool is_vector(int index) const;
+  bool is_sink(int index) const;  // `_`
+  bool is_immediate(int index) const;
+  bool is_address(int index) const;
+  std::int64_t immediate(int index) const;  // fails if it is not an integer immediate
+  /// Slot to read `bits` (1 predicate, 8…128) from: a register, immediate, symbol or special register. A
+  /// wider register is narrowed, a negated predicate (!p) inverted, by an extra instruction in front.
+  Slot source(int index, int bits);
+  /// As source, but an immediate is turned into a float of that width: 0f…, 0d… and decimals.
+  Slot float_source(int index, int bits);
+  /// Slot to write to. With a register wider than `bits` the result is extended behind: sign_extend or zero.
+  Slot destination(int index, int bits, bool sign_extend = false);
+  /// The second destination of `d|p`, or kNoSlot.
+  Slot second_destination(int index, int bits);
+  /// Elements of `{…}` (or of a lone register). An element `_` gives kNoSlot.
+  std::vector<Slot> vector_source(int index, int bits);
+  std::vector<Slot> vector_destination(int index, int bits, bool sign_extend = false);
+  /// `[reg+imm]`, `[symbol+imm]`, `[imm]`.
+  AddressOperand address(int index, Space space = Space::kGeneric);
+  /// `[%rd1, {%r1, %r2}]`: the coordinates beside the address.
+  std::vector<Slot> coordinates(int index);
+  std::string_view symbol(int index) const;  // name of a label or function operand
+
+  // --- Output.
+  /// The instruction is `.aligned`: the interpreter waits until every live lane of the warp stands at it, and
+  /// refuses the kernel if they cannot. Call before emit.
+  void require_converged() { converged_ = true; }
+  /// Appends an instruction; guard and place are filled in. The reference is good until the next emit.
+  Instruction& emit(Handler handler);
+  /// Data for Instruction::extra, kept as long as the entry.
+  template <class T>
+  const T* attach(T value) {
+    auto owned = std::make_shared<T>(std::move(value));
+    const T* pointer = owned.get();
+    own(owned);
+    return pointer;
+  }
+  /// A slot of the instruction's own.
+  Slot scratch(int bits);
+  /// A slot that holds a value in every lane.
+  Slot constant(std::uint64_t value, int bits);
+
+  /// Refuses the statement: its text, PTX line and source line are added.
+  [[noreturn]] void fail(const std::string& message) const;
+
+ private:
+  friend class EntryBuilder;
+  Decoder(EntryBuilder& builder, const Statement& statement) : builder_(builder), statement_(statement) {}
+  void own(std::shared_ptr<void> data);
+  const Operand& at(int index) const;
+
+  EntryBuilder& builder_;
+  const Statement& statement_;
+  bool converged_ = false;
+  std::vector<std::string_view> modifiers_;  // by group of the pattern
+};
+
+using DecodeFunction = std::function<void(Decoder&)>;
+
+class InstructionTable {
+ public:
+  /// The one table, all families registered.
+  static const InstructionTable& instance();
+
+  void add(std::string_view pattern, DecodeFunction decode);
+  /// An instruction that has no effect in this model: a hint, a prefetch. Operands are not looked at.
+  void add_hint(std::string_view pattern);
+
+  struct Row {
+    std::string pattern;
+    std::string opcode;
+    std::vector<std::vector<std::string>> groups;  // choices of each modifier; "" among them: optional
+    DecodeFunction decode;
+  };
+  /// The row for an opcode as written ("add.rn.f32"), with what each of its groups matched; null if none.
+  const Row* find(std::string_view opcode, std::vector<std::string_view>* modifiers) const;
+  /// For the coverage list.
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  std::vector<Row> rows_;
+};
+
+// The families, one file each under simulator/instructions/.
+void register_move(InstructionTable& table);
+void register_integer(InstructionTable& table);
+void register_bits(InstructionTable& table);
+void register_float(InstructionTable& table);
+void register_approximate(InstructionTable& table);
+void register_compare(InstructionTable& table);
+void register_convert(InstructionTable& table);
+void register_memory(InstructionTable& table);
+void register_atomics(InstructionTable& table);
+void register_control(InstructionTable& table);
+void register_warp(InstructionTable& table);
+void register_barrier(InstructionTable& table);
+void register_mbarrier(InstructionTable& table);  // mbarrier.*
+void register_bulk(InstructionTable& table);      // cp.async.bulk.*
+void register_fence(InstructionTable& table);     // fence.*, membar
+void register_tcgen05(InstructionTable& table);
+
+}  // namespace jfa::simulator

@@ -1,0 +1,92 @@
+// The simulator's front door below the driver: load a module from PTX, list its entries, run a grid.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jfa/status.h"
+#include "simulator/device_memory.h"
+#include "simulator/program.h"
+#include "simulator/report.h"
+#include "simulator/types.h"
+
+namespace jfa::simulator {
+
+/// Which legal order asynchronous work takes.
+enum class Schedule : std::uint8_t { kEager, kLazy, kRandom };
+
+struct RunOptions {
+  int sms = 2;
+  Schedule schedule = Schedule::kEager;
+  std::uint64_t seed = 0;
+  bool checks = true;
+  /// Warp instructions after which the run is called a livelock; 0: no limit.
+  std::uint64_t instruction_budget = 4'000'000'000;
+};
+
+struct LaunchConfig {
+  Dim3 grid;
+  Dim3 block;
+  Dim3 cluster;  // 1×1×1: none
+  std::uint32_t dynamic_shared_bytes = 0;
+  std::vector<std::byte> parameters;  // laid out as Entry::parameters says
+  RunOptions options;
+};
+
+struct LaunchStatistics {
+  std::uint64_t warp_instructions = 0;
+  std::uint64_t async_steps = 0;
+  std::uint64_t ctas = 0;
+};
+
+struct LaunchResult {
+  bool ok = true;
+  Report report;  // if not ok
+  LaunchStatistics statistics;
+};
+
+/// What one SM of a Blackwell offers.
+inline constexpr std::uint32_t kSharedBytesPerSm = 233472;      // 228 KiB
+inline constexpr std::uint32_t kMaxSharedBytesPerCta = 232448;  // 227 KiB, without the reserved 1 KiB
+inline constexpr std::uint32_t kMaxThreadsPerSm = 2048;
+inline constexpr std::uint32_t kMaxCtasPerSm = 32;
+
+/// A loaded module: parsed, decoded, its .global and .const variables placed in a device's memory.
+class Module {
+ public:
+  ~Module();
+  /// Parses and decodes PTX text. Errors: kInvalidArgument with line and statement for what is malformed or
+  /// not known. `source`, if given, is the CUDA text the PTX was made of: reports quote its lines. The
+  /// variables live in `memory` as long as the module does.
+  static Result<std::unique_ptr<Module>> load(const std::string& ptx, DeviceMemory& memory,
+                                              const std::string& source = {});
+
+  const std::vector<std::unique_ptr<Entry>>& entries() const { return entries_; }
+  /// Null if there is none of that name.
+  const Entry* find(const std::string& name) const;
+  const std::string& target() const { return target_; }             // "sm_100f"
+  const std::vector<std::string>& files() const { return files_; }  // by .file number; [0] empty
+  /// A line of the CUDA source, 1-based; empty if unknown.
+  std::string source_line(int line) const;
+
+ private:
+  friend class Loader;
+  Module() = default;
+  std::vector<std::unique_ptr<Entry>> entries_;
+  std::string target_;
+  std::vector<std::string> files_;
+  std::vector<std::string> source_lines_;
+  DeviceMemory* memory_ = nullptr;
+  std::vector<std::uint64_t> variables_;  // their addresses
+};
+
+/// CTAs of the entry that fit one SM at a time; 0 if none does.
+int resident_ctas_per_sm(const Entry& entry, std::uint32_t threads, std::uint32_t dynamic_shared_bytes);
+
+/// Runs a grid to its end, or to its first error.
+LaunchResult run_grid(const Module& module, const Entry& entry, const LaunchConfig& config,
+                      DeviceMemory& memory);
+
+}  // namespace jfa::simulator

@@ -1,0 +1,300 @@
+// The state of a running grid: Machine → SMs → clusters → CTAs → warps → splits. Instruction handlers and
+// asynchronous operations see the machine through these classes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulator/async_operation.h"
+#include "simulator/device_memory.h"
+#include "simulator/launch.h"
+#include "simulator/program.h"
+#include "simulator/report.h"
+#include "simulator/shared_memory.h"
+#include "simulator/types.h"
+
+namespace jfa::simulator {
+
+class Cta;
+class Machine;
+class Scheduler;
+class Sm;
+
+/// State that an instruction family keeps per SM, CTA or machine, made on first use:
+/// `cta.extension<Mbarriers>()`. T is constructed from a reference to its owner. on_exit runs when every
+/// thread of a CTA has left (when the grid is done, for SM and machine) and may throw SimulationError: leaks,
+/// operations nobody waited for.
+class Extension {
+ public:
+  virtual ~Extension() = default;
+  virtual void on_exit() {}
+};
+
+namespace detail {
+int next_extension_id();
+template <class T>
+int extension_id() {
+  static const int id = next_extension_id();
+  return id;
+}
+}  // namespace detail
+
+template <class Owner>
+class Extensible {
+ public:
+  template <class T>
+  T& extension() {
+    const auto id = static_cast<std::size_t>(detail::extension_id<T>());
+    if (id >= extensions_.size()) extensions_.resize(id + 1);
+    if (!extensions_[id]) extensions_[id] = std::make_unique<T>(static_cast<Owner&>(*this));
+    return static_cast<T&>(*extensions_[id]);
+  }
+  void exit_extensions() {
+    for (auto& extension : extensions_)
+      if (extension) extension->on_exit();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Extension>> extensions_;
+};
+
+/// What a warp split waits for. The scheduler polls ready(); describe() is for the deadlock report:
+/// "mbarrier at shared 0x408 (full+8): phase 3, parity 1 awaited, 1 of 1 arrivals pending, 16384 bytes
+/// outstanding".
+class Wait {
+ public:
+  virtual ~Wait() = default;
+  virtual bool ready() const = 0;
+  virtual std::string describe() const = 0;
+};
+
+/// What to do when the wait is over.
+enum class Resume : std::uint8_t { kNext, kRetry };
+
+/// Lanes of a warp that run together. Divergent branches make them, reconvergence points merge them.
+struct Split {
+  std::uint32_t pc = 0;
+  LaneMask mask = 0;
+  std::uint32_t reconvergence = 0;  // pc at which this split parks until the rest of its group is there
+  int group = -1;
+  bool parked = false;
+  std::unique_ptr<Wait> wait;  // null: can run
+  Resume resume = Resume::kNext;
+};
+
+class Warp {
+ public:
+  Warp(Cta& cta, int index, int threads);
+
+  Cta& cta() const { return cta_; }
+  Machine& machine() const;
+  /// Index of the warp in its CTA; its threads are 32 * index + lane.
+  int index() const { return index_; }
+  int thread(int lane) const { return index_ * kWarpSize + lane; }
+  /// Lanes that exist and have not exited.
+  LaneMask live() const { return live_; }
+
+  // --- Registers. Registers of 8, 16 and 32 bits (and .f32, .f16x2 …) are 32 std::uint32_t, narrow ones kept
+  // zero-extended; 64-bit ones 32 std::uint64_t; 128-bit ones 32 low halves, then 32 high halves
+  // (std::uint64_t). T is any 4- or 8-byte type that matches.
+  template <class T>
+  T* lanes(Slot slot) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    return reinterpret_cast<T*>(registers_ + slot);
+  }
+  /// A predicate register: one bit a lane.
+  LaneMask& predicate(Slot slot) { return *reinterpret_cast<LaneMask*>(registers_ + slot); }
+  void set_predicate(Slot slot, LaneMask active, LaneMask value) {
+    LaneMask& p = predicate(slot);
+    p = (p & ~active) | (value & active);
+  }
+
+  // --- For handlers.
+  /// Blocks the active lanes' split: `return warp.wait_for(std::make_unique<MyWait>(…), Resume::kRetry);`
+  /// kRetry runs the same instruction again when ready, kNext goes on behind it. Never for a part of a
+  /// split's lanes: the lanes that a guard switched off wait too.
+  Step wait_for(std::unique_ptr<Wait> wait, Resume resume);
+  /// This warp at this instruction; lane -1 for all of it. Cheap.
+  ProgramPoint point(const Instruction& instruction, int lane = -1) const {
+    return {&instruction, &cta_, index_, lane};
+  }
+
+  // --- Memory of one thread, by PTX address; checked, generic proxy. Not for hot loops.
+  void read(Space space, std::uint64_t address, std::uint32_t bytes, void* out, const ProgramPoint& point);
+  void write(Space space, std::uint64_t address, std::uint32_t bytes, const void* in,
+             const ProgramPoint& point);
+
+  std::byte* local(int lane) { return local_.get() + static_cast<std::size_t>(lane) * local_bytes_; }
+  std::uint32_t local_bytes() const { return local_bytes_; }
+
+  // --- For the scheduler, control flow and warp-wide instructions.
+  std::vector<Split> splits;
+  Split& current() { return splits[current_]; }
+  /// Sends `taken` of the split's lanes to `target` and the rest to the next instruction.
+  Step branch(const Instruction& instruction, LaneMask active, LaneMask taken);
+  /// The lanes leave the kernel.
+  Step exit(LaneMask lanes);
+
+ private:
+  friend class Scheduler;
+  friend class Cta;
+  struct Group {
+    std::uint32_t pc = 0;   // where its lanes meet
+    LaneMask expected = 0;  // lanes that have yet to meet there or wait there
+    LaneMask arrived = 0;
+    int parent = -1;
+    std::uint32_t parent_reconvergence = 0;
+    bool in_use = false;
+  };
+  int new_group();
+  bool arrive_at_reconvergence();  // parks or merges the current split
+  void settle_group(int group);
+  void dissolve_groups();       // forgets all reconvergence: the last resort before a deadlock is reported
+  bool gather(LaneMask lanes);  // merges every split that stands at the current pc
+
+  Cta& cta_;
+  int index_;
+  LaneMask live_ = 0;
+  std::size_t current_ = 0;
+  std::byte* registers_ = nullptr;
+  std::unique_ptr<std::byte[]> storage_;
+  std::unique_ptr<std::byte[]> local_;
+  std::uint32_t local_bytes_ = 0;
+  std::vector<Group> groups_;
+};
+
+/// CTAs that were launched together and reach each other's shared memory. Without cluster dimensions: one
+/// CTA.
+class Cluster {
+ public:
+  Dim3 id;                 // index of the cluster in the grid (%clusterid)
+  std::vector<Cta*> ctas;  // by rank
+  Cta* cta(std::uint32_t rank) const { return rank < ctas.size() ? ctas[rank] : nullptr; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(ctas.size()); }
+
+  // barrier.cluster
+  std::uint32_t barrier_arrived = 0;  // warps' lanes that arrived in this round
+  std::uint64_t barrier_round = 0;
+};
+
+class Cta : public Extensible<Cta> {
+ public:
+  Cta(Machine& machine, Sm& sm, Cluster& cluster, std::uint32_t rank, Dim3 index);
+  ~Cta();
+
+  Machine& machine() const { return machine_; }
+  Sm& sm() const { return sm_; }
+  Cluster& cluster() const { return cluster_; }
+  std::uint32_t rank() const { return rank_; }
+  const Dim3& index() const { return index_; }  // %ctaid
+  int threads() const { return threads_; }
+
+  SharedMemory& shared() { return shared_; }
+  const SharedMemory& shared() const { return shared_; }
+  /// Offset of the dynamic arena; aligned to what the entry declares and to no more.
+  std::uint32_t dynamic_shared_offset() const { return dynamic_shared_offset_; }
+  /// The symbol that covers a shared offset, with the distance: "smem+1024". Empty if none.
+  std::string shared_symbol(std::uint32_t offset) const;
+
+  std::vector<std::unique_ptr<Warp>>& warps() { return warps_; }
+  Warp& warp(int index) { return *warps_[static_cast<std::size_t>(index)]; }
+  bool exited() const { return exited_; }
+
+  /// bar / barrier, by number 0..15.
+  struct NamedBarrier {
+    std::uint32_t expected = 0;  // threads; 0: no round is open
+    std::uint32_t arrived = 0;
+    std::uint64_t round = 0;
+    std::uint32_t reduction_and = 1, reduction_or = 0, reduction_count = 0;  // of the open round
+    std::uint32_t result_and = 0, result_or = 0, result_count = 0;           // of the last one
+  };
+  NamedBarrier barriers[16];
+
+ private:
+  friend class Scheduler;
+  friend class Warp;
+  Machine& machine_;
+  Sm& sm_;
+  Cluster& cluster_;
+  std::uint32_t rank_;
+  Dim3 index_;
+  int threads_;
+  std::uint32_t dynamic_shared_offset_ = 0;
+  SharedMemory shared_;
+  std::vector<std::unique_ptr<Warp>> warps_;
+  int live_warps_ = 0;
+  bool exited_ = false;
+};
+
+/// One streaming multiprocessor: where CTAs are resident. Tensor memory is its extension.
+class Sm : public Extensible<Sm> {
+ public:
+  Sm(Machine& machine, int index) : machine_(machine), index_(index) {}
+  Machine& machine() const { return machine_; }
+  int index() const { return index_; }
+  int resident_ctas = 0;
+
+ private:
+  Machine& machine_;
+  int index_;
+};
+
+/// A shared::cluster or generic shared address, resolved.
+struct SharedPlace {
+  Cta* cta = nullptr;
+  std::uint32_t offset = 0;
+};
+
+class Machine : public Extensible<Machine> {
+ public:
+  Machine(const Module& module, const Entry& entry, const LaunchConfig& config, DeviceMemory& memory);
+  ~Machine();
+  /// Runs the grid to its end. Throws SimulationError.
+  void run();
+
+  const Module& module() const { return module_; }
+  const Entry& entry() const { return entry_; }
+  const LaunchConfig& config() const { return config_; }
+  DeviceMemory& memory() const { return memory_; }
+  bool checks() const { return config_.options.checks; }
+  LaunchStatistics& statistics() { return statistics_; }
+
+  /// Hands an operation to the scheduler; see AsyncOperation. Never runs a step before the posting
+  /// instruction has ended. Returns its serial number.
+  std::uint64_t post(std::unique_ptr<AsyncOperation> operation);
+
+  // --- Choices that the schedule may make inside an instruction; logged by the seed alone.
+  Schedule schedule() const { return config_.options.schedule; }
+  /// A choice among `count`: 0 unless the schedule is random.
+  std::uint32_t choose(std::uint32_t count);
+
+  // --- Addresses, for handlers and engines.
+  /// The CTA and offset of a 32-bit shared::cluster address (or the low half of a generic one), as seen from
+  /// `cta`. Throws if the rank has no CTA or that CTA has exited.
+  SharedPlace shared_place(const Cta& cta, std::uint32_t address, const ProgramPoint& point) const;
+  /// Same for a 32-bit or generic 64-bit address operand of an instruction that takes either.
+  SharedPlace shared_place_any(const Cta& cta, std::uint64_t address, bool is_64_bit,
+                               const ProgramPoint& point) const;
+  /// Global or param memory behind a generic address: what tensor maps are read from. Checked.
+  const std::byte* read_generic(std::uint64_t address, std::uint64_t bytes, std::uint64_t alignment,
+                                const ProgramPoint& point) const;
+
+  std::vector<std::unique_ptr<Sm>>& sms() { return sms_; }
+
+ private:
+  friend class Scheduler;
+  const Module& module_;
+  const Entry& entry_;
+  const LaunchConfig& config_;
+  DeviceMemory& memory_;
+  LaunchStatistics statistics_;
+  std::vector<std::unique_ptr<Sm>> sms_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+inline Machine& Warp::machine() const { return cta_.machine(); }
+
+}  // namespace jfa::simulator
