@@ -20,9 +20,9 @@ struct EntryPlan {
 
 /// How one operand is cut for the tensor-map engine: boxes of box_dim columns, in a swizzle as wide.
 struct OperandPlan {
-  int box_dim = 64;        // columns of a box: 16, 32 or 64
+  int box_dim = 64;         // columns of a box: 16, 32 or 64
   int swizzle_bytes = 128;  // 32, 64 or 128 = box_dim * 2
-  int boxes = 2;           // padded_dim / box_dim
+  int boxes = 2;            // padded_dim / box_dim
 };
 
 struct KernelPlan {

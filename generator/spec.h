@@ -23,7 +23,7 @@ Result<Target> target_for_device(int major, int minor);
 struct KernelSpec {
   Pass pass = Pass::forward;
   DType dtype = DType::bf16;
-  int padded_dim = 128;               // 16, 32, 64, 96, 128: head_dims that share it share the kernel
+  int padded_dim = 128;                // 16, 32, 64, 96, 128: head_dims that share it share the kernel
   std::optional<std::int32_t> window;  // nullopt also for windows wider than any sequence
   bool broadcast_q = false;
   int groups = 1;

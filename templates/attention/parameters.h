@@ -40,7 +40,7 @@ static_assert(sizeof(WorkspaceHeader) == 128);
 enum OffsetName : i32 { kNoOffset = 0, kQueryOffset = 1, kKeyOffset = 2, kOutputOffset = 3 };
 
 struct PrepareArguments {
-  const void* query_offset;   // null with broadcast_q
+  const void* query_offset;  // null with broadcast_q
   const void* key_offset;
   const void* output_offset;  // null: the query's offsets, or b * query_rows with broadcast_q
   i32 query_offset_is_64;
@@ -58,8 +58,8 @@ struct PrepareArguments {
 struct ForwardArguments {
   WorkspaceHeader* header;
   const QueryTile* tiles;
-  float* lse;         // [query_heads, output_rows] or null
-  float scale_log2;   // scale * log2(e)
+  float* lse;        // [query_heads, output_rows] or null
+  float scale_log2;  // scale * log2(e)
   i32 query_heads;
   i32 output_rows;
   i32 reserved;

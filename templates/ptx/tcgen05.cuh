@@ -1,0 +1,90 @@
+// tcgen05: the tensor core of compute capability 10.x and its tensor memory, 128 lanes x 512 columns of 32
+// bits.
+namespace jfa::kernel {
+
+// An address: lane in bits 31..16, column in bits 15..0.
+using TensorMemory = u32;
+
+// By one converged warp; writes the address of the first column to `result`.
+__device__ inline void tcgen05_alloc(u32* result, u32 columns) {
+  asm volatile(
+      "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(result)),
+      "r"(columns)
+      : "memory");
+}
+
+__device__ inline void tcgen05_relinquish_alloc_permit() {
+  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+}
+
+__device__ inline void tcgen05_dealloc(TensorMemory address, u32 columns) {
+  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "r"(columns)
+               : "memory");
+}
+
+__device__ inline void tcgen05_fence_before_thread_sync() {
+  asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+}
+
+__device__ inline void tcgen05_fence_after_thread_sync() {
+  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+}
+
+// d (+)= a * b, both operands in shared memory. One thread issues; it runs asynchronously.
+__device__ inline void tcgen05_mma_ss(TensorMemory d, u64 a, u64 b, u32 instruction, bool accumulate) {
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
+      "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n\t}" ::"r"(d),
+      "l"(a), "l"(b), "r"(instruction), "r"(static_cast<u32>(accumulate))
+      : "memory");
+}
+
+// d (+)= a * b with a in tensor memory, two elements a column.
+__device__ inline void tcgen05_mma_ts(TensorMemory d, TensorMemory a, u64 b, u32 instruction,
+                                      bool accumulate) {
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
+      "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n\t}" ::"r"(d),
+      "r"(a), "l"(b), "r"(instruction), "r"(static_cast<u32>(accumulate))
+      : "memory");
+}
+
+// Arrives on `barrier` once all of this thread's earlier products are complete.
+__device__ inline void tcgen05_commit(u64* barrier) {
+  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
+                   shared_address(barrier))
+               : "memory");
+}
+
+// 16 columns of this thread's lane. Not valid before tcgen05_wait_ld and pin.
+__device__ inline void tcgen05_ld_x16(float (&r)[16], TensorMemory address) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.32x32b.x16.b32 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, [%16];"
+      : "=f"(r[0]), "=f"(r[1]), "=f"(r[2]), "=f"(r[3]), "=f"(r[4]), "=f"(r[5]), "=f"(r[6]), "=f"(r[7]),
+        "=f"(r[8]), "=f"(r[9]), "=f"(r[10]), "=f"(r[11]), "=f"(r[12]), "=f"(r[13]), "=f"(r[14]), "=f"(r[15])
+      : "r"(address)
+      : "memory");
+}
+
+__device__ inline void tcgen05_st_x16(TensorMemory address, const u32 (&r)[16]) {
+  asm volatile(
+      "tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], "
+      "{%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16};" ::"r"(address),
+      "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(r[4]), "r"(r[5]), "r"(r[6]), "r"(r[7]), "r"(r[8]),
+      "r"(r[9]), "r"(r[10]), "r"(r[11]), "r"(r[12]), "r"(r[13]), "r"(r[14]), "r"(r[15])
+      : "memory");
+}
+
+__device__ inline void tcgen05_wait_ld() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
+__device__ inline void tcgen05_wait_st() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
+
+// No instruction: keeps the compiler from using loaded registers before the wait that precedes this.
+__device__ inline void pin(float (&r)[16]) {
+  asm volatile(""
+               : "+f"(r[0]), "+f"(r[1]), "+f"(r[2]), "+f"(r[3]), "+f"(r[4]), "+f"(r[5]), "+f"(r[6]),
+                 "+f"(r[7]), "+f"(r[8]), "+f"(r[9]), "+f"(r[10]), "+f"(r[11]), "+f"(r[12]), "+f"(r[13]),
+                 "+f"(r[14]), "+f"(r[15]));
+}
+
+}  // namespace jfa::kernel

@@ -1,0 +1,55 @@
+// Warps, warpgroups and the scalar instructions that C++ has no name for.
+namespace jfa::kernel {
+
+// A 32-bit address in the CTA's shared-memory window, as every asynchronous instruction wants it.
+__device__ inline u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+// True in exactly one lane of a converged warp, always the same one.
+__device__ inline bool elect_sync() {
+  u32 elected;
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+               : "=r"(elected)::"memory");
+  return elected != 0;
+}
+
+// Named barrier among `threads` threads of the CTA; 0 is __syncthreads.
+__device__ inline void bar_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// Makes this thread's earlier generic writes to shared memory visible to the asynchronous proxy.
+__device__ inline void fence_proxy_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ inline float ex2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ inline float lg2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two rounded 16-bit elements; `low` goes to the lower half, the smaller address.
+__device__ inline u32 cvt_rn_x2(float low, float high) {
+  u32 packed;
+  if constexpr (config::kElement == Element::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  }
+  return packed;
+}
+
+__device__ inline void st_shared_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+}  // namespace jfa::kernel

@@ -1,0 +1,369 @@
+// The forward entry for compute capability 10.x: one CTA an SM, one 128-row query tile at a time.
+//
+//   warp 0     one thread loads queries, keys and values through the tensor memory accelerator
+//   warp 1     one thread issues the products: scores = query * key, output += probability * value
+//   warp 2     one thread draws work items
+//   warp 3     allocates tensor memory
+//   warps 4-7  softmax, one thread a query row; rescale, normalise and store the output
+//
+// The product thread runs one key tile ahead of the softmax, across items too: the first scores of the next
+// item are computed while the last probabilities of this one are.
+namespace jfa::kernel {
+
+constexpr int kQueryStages = config::kQueryStages;
+constexpr int kKeyValueStages = config::kKeyValueStages;
+constexpr int kSoftmaxWarps = 4;
+constexpr int kSoftmaxThreads = 32 * kSoftmaxWarps;
+
+// Columns of tensor memory. Probabilities have columns of their own, so that no product overwrites what
+// another, unordered with it, still reads.
+constexpr u32 kScoreColumns = 128;  // of each of the two buffers, from column 0
+constexpr u32 kOutputColumn = 256;
+constexpr u32 kProbabilityColumn = 384;
+
+struct Control {
+  ItemQueue queue;
+  u64 query_full[kQueryStages];
+  u64 query_empty[kQueryStages];
+  u64 key_value_full[kKeyValueStages];
+  u64 key_value_empty[kKeyValueStages];
+  u64 score_full[2];     // scores of a key tile are in tensor memory
+  u64 probability_full;  // its probabilities are; its scores and all earlier outputs have been read
+  u64 product_done;      // its probabilities and values have been accumulated
+  u32 tensor_memory;
+};
+
+// Dynamic shared memory: tiles first, since they need the alignment.
+struct Shared {
+  u32 query, key_value, output;  // shared addresses of the first tile of each
+  Control* control;
+
+  __device__ inline u32 query_tile(int stage) const { return query + stage * kTileBytes; }
+  __device__ inline u32 key_value_tile(int stage) const { return key_value + stage * kTileBytes; }
+};
+
+constexpr u32 kTileAlignment = 1024;  // the repeat of the widest swizzle
+constexpr u32 kAllTilesBytes = kTileBytes * (kQueryStages + kKeyValueStages + 1);
+static_assert(kTileAlignment + kAllTilesBytes + sizeof(Control) <= config::kSharedBytes);
+
+__device__ inline Shared carve(unsigned char* bytes) {
+  const u32 start = shared_address(bytes);
+  const u32 tiles = (start + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
+  Shared shared;
+  shared.query = tiles;
+  shared.key_value = shared.query + kQueryStages * kTileBytes;
+  shared.output = shared.key_value + kKeyValueStages * kTileBytes;
+  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
+  return shared;
+}
+
+__device__ inline int key_tiles(const QueryTile& tile) {
+  return (tile.key_count + kTileRows - 1) / kTileRows;
+}
+
+// Keys of tile `j`, rounded up to what tensor memory is read by; the rest of the tile is not computed.
+__device__ inline int score_columns(const QueryTile& tile, int j) {
+  return min((tile.key_count - j * kTileRows + 31) / 32 * 32, kTileRows);
+}
+
+__device__ inline void load(const Shared& shared, const TensorMap* query, const TensorMap* key,
+                            const TensorMap* value) {
+  Control& control = *shared.control;
+  Ring<kItemStages> items;
+  Ring<kQueryStages> queries;
+  Ring<kKeyValueStages> tiles;
+  for (;;) {
+    const Item item = take_item(control.queue, items);
+    if (item.head < 0) break;
+    if (item.tile.key_count == 0) continue;
+    queries.wait_empty(control.query_empty);
+    mbarrier_arrive_expect_tx(&control.query_full[queries.slot], kTileBytes);
+    load_tile(shared.query_tile(queries.slot), query, item.head, item.tile.query_row, item.tile.rows,
+              &control.query_full[queries.slot]);
+    queries.advance();
+    const int key_head = item.head / config::kGroups;
+    for (int first = 0; first < item.tile.key_count; first += kTileRows) {
+      for (const TensorMap* map : {key, value}) {
+        tiles.wait_empty(control.key_value_empty);
+        mbarrier_arrive_expect_tx(&control.key_value_full[tiles.slot], kTileBytes);
+        load_tile(shared.key_value_tile(tiles.slot), map, key_head, item.tile.key_row + first,
+                  item.tile.key_count - first, &control.key_value_full[tiles.slot]);
+        tiles.advance();
+      }
+    }
+  }
+  // The tensor core still signals these barriers: the CTA may not exit before it has.
+  for (int i = 0; i < kQueryStages; ++i, queries.advance()) queries.wait_empty(control.query_empty);
+  for (int i = 0; i < kKeyValueStages; ++i, tiles.advance()) tiles.wait_empty(control.key_value_empty);
+}
+
+// A key tile whose scores have been issued and whose values have not been multiplied yet.
+struct PendingTile {
+  Ring<kKeyValueStages> value;
+  int columns = 0;  // 0: nothing is pending
+  bool first = false;
+};
+
+__device__ inline void multiply_values(const Shared& shared, TensorMemory memory, const PendingTile& pending,
+                                       u32& phase) {
+  Control& control = *shared.control;
+  pending.value.wait_full(control.key_value_full);
+  mbarrier_wait(&control.probability_full, phase);
+  phase ^= 1;
+  tcgen05_fence_after_thread_sync();
+  constexpr int kColumns = config::kPaddedDim;
+  for (int k = 0; k < pending.columns / 16; ++k) {
+    tcgen05_mma_ts(memory + kOutputColumn, memory + kProbabilityColumn + k * 8,
+                   descriptor_n_major(shared.key_value_tile(pending.value.slot), k),
+                   instruction_descriptor(kColumns, true), !pending.first || k > 0);
+  }
+  tcgen05_commit(&control.key_value_empty[pending.value.slot]);
+  tcgen05_commit(&control.product_done);
+}
+
+__device__ inline void multiply(const Shared& shared, TensorMemory memory) {
+  Control& control = *shared.control;
+  Ring<kItemStages> items;
+  Ring<kQueryStages> queries;
+  Ring<kKeyValueStages> tiles;
+  PendingTile pending;
+  u32 probability_phase = 0;
+  int buffer = 0;  // of the scores
+  for (;;) {
+    const Item item = take_item(control.queue, items);
+    if (item.head < 0) break;
+    const int count = key_tiles(item.tile);
+    if (count == 0) continue;
+    queries.wait_full(control.query_full);
+    for (int j = 0; j < count; ++j) {
+      tiles.wait_full(control.key_value_full);
+      tcgen05_fence_after_thread_sync();
+      // The buffer is free: its last scores were read before the probabilities of the tile before the pending
+      // one.
+      const int columns = score_columns(item.tile, j);
+      for (int k = 0; k < config::kPaddedDim / 16; ++k) {
+        tcgen05_mma_ss(memory + buffer * kScoreColumns,
+                       descriptor_k_major(shared.query_tile(queries.slot), k),
+                       descriptor_k_major(shared.key_value_tile(tiles.slot), k),
+                       instruction_descriptor(columns, false), k > 0);
+      }
+      tcgen05_commit(&control.key_value_empty[tiles.slot]);
+      tcgen05_commit(&control.score_full[buffer]);
+      if (j == count - 1) tcgen05_commit(&control.query_empty[queries.slot]);
+      buffer ^= 1;
+      tiles.advance();
+      if (pending.columns != 0) multiply_values(shared, memory, pending, probability_phase);
+      pending = {tiles, columns, j == 0};
+      tiles.advance();
+    }
+    queries.advance();
+  }
+  if (pending.columns != 0) multiply_values(shared, memory, pending, probability_phase);
+}
+
+// Multiplies this thread's row of the output accumulator by `factor`.
+__device__ inline void rescale(TensorMemory output, float factor) {
+  for (int column = 0; column < config::kPaddedDim; column += 16) {
+    float values[16];
+    u32 bits[16];
+    tcgen05_ld_x16(values, output + column);
+    tcgen05_wait_ld();
+    pin(values);
+    for (int i = 0; i < 16; ++i) bits[i] = __float_as_uint(values[i] * factor);
+    tcgen05_st_x16(output + column, bits);
+  }
+}
+
+// One key tile of the softmax: scores in, probabilities out. `lane_memory` is this warp's part of tensor
+// memory.
+__device__ inline void softmax_tile(Control& control, TensorMemory lane_memory, u32 score_column, int columns,
+                                    Interval keys, float scale_log2, bool first, u32& product_phase,
+                                    RowState& row) {
+  constexpr int kChunk = 16;
+  constexpr int kChunks = kTileRows / kChunk;
+  float scores[kChunks][kChunk];
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    if (c * kChunk < columns) tcgen05_ld_x16(scores[c], lane_memory + score_column + c * kChunk);
+  }
+  tcgen05_wait_ld();
+
+  // Multiply before the maximum, mask after scaling: right for a scale of 0 and below.
+  const bool masked = __any_sync(0xffffffff, keys.begin > 0 || keys.end < columns);
+  float maximum = kMinusInfinity;
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    if (c * kChunk < columns) {
+      pin(scores[c]);
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i) {
+        const int key = c * kChunk + i;
+        float score = scores[c][i] * scale_log2;
+        if (masked && (key < keys.begin || key >= keys.end)) score = kMinusInfinity;
+        scores[c][i] = score;
+        maximum = fmaxf(maximum, score);
+      }
+    }
+  }
+  const float factor = update_reference(row, maximum);
+  const float reference = subtrahend(row);
+  u32 probabilities[kChunks / 2][16];
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    if (c * kChunk < columns) {
+#pragma unroll
+      for (int i = 0; i < kChunk; i += 2) {
+        const float low = ex2_approx(scores[c][i] - reference);
+        const float high = ex2_approx(scores[c][i + 1] - reference);
+        row.sum += low + high;
+        probabilities[c / 2][c % 2 * 8 + i / 2] = cvt_rn_x2(low, high);
+      }
+    }
+  }
+
+  // The tensor core must be done with the previous tile's probabilities, and with the output, before either
+  // changes.
+  if (!first) {
+    mbarrier_wait(&control.product_done, product_phase);
+    product_phase ^= 1;
+    tcgen05_fence_after_thread_sync();
+    if (__any_sync(0xffffffff, factor != 1.0f)) rescale(lane_memory + kOutputColumn, factor);
+  }
+#pragma unroll
+  for (int c = 0; c < kChunks / 2; ++c) {
+    if (c * 32 < columns) tcgen05_st_x16(lane_memory + kProbabilityColumn + c * 16, probabilities[c]);
+  }
+  tcgen05_wait_st();
+  tcgen05_fence_before_thread_sync();
+  mbarrier_arrive(&control.probability_full);
+}
+
+// This thread's row of the output, normalised, to its place in the staging tile.
+__device__ inline void stage_output(u32 tile, TensorMemory output, u32 row, float inverse_sum, bool empty) {
+#pragma unroll
+  for (int column = 0; column < config::kPaddedDim; column += 16) {
+    float values[16];
+    if (empty) {
+#pragma unroll
+      for (float& value : values) value = 0.0f;
+    } else {
+      tcgen05_ld_x16(values, output + column);
+      tcgen05_wait_ld();
+      pin(values);
+    }
+    u32 packed[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      packed[i] = cvt_rn_x2(values[2 * i] * inverse_sum, values[2 * i + 1] * inverse_sum);
+    const u32 box = tile + column / config::kBoxDim * kBoxBytes;
+    const u32 chunk = column % config::kBoxDim / 8;
+    st_shared_v4(box + swizzled_offset(row, chunk), packed[0], packed[1], packed[2], packed[3]);
+    st_shared_v4(box + swizzled_offset(row, chunk + 1), packed[4], packed[5], packed[6], packed[7]);
+  }
+}
+
+__device__ inline void softmax(const Shared& shared, TensorMemory memory, const TensorMap* output,
+                               const ForwardArguments& arguments) {
+  constexpr int kBarrier = 1;
+  Control& control = *shared.control;
+  const int row = threadIdx.x % kSoftmaxThreads;
+  const bool leader = row == 0;
+  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  Ring<kItemStages> items;
+  Ring<2> scores;
+  u32 product_phase = 0;
+  for (;;) {
+    const Item item = take_item_by_warp(control.queue, items);
+    if (item.head < 0) break;
+    const QueryTile& tile = item.tile;
+    const int count = key_tiles(tile);
+    const Interval keys = row_interval(tile, row);
+    RowState state;
+    for (int j = 0; j < count; ++j) {
+      scores.wait_full(control.score_full);
+      tcgen05_fence_after_thread_sync();
+      const Interval here = {keys.begin - j * kTileRows, keys.end - j * kTileRows};
+      softmax_tile(control, lane_memory, scores.slot * kScoreColumns, score_columns(tile, j), here,
+                   arguments.scale_log2, j == 0, product_phase, state);
+      scores.advance();
+    }
+    if (count > 0) {
+      mbarrier_wait(&control.product_done, product_phase);
+      product_phase ^= 1;
+      tcgen05_fence_after_thread_sync();
+    }
+
+    if (leader) cp_async_bulk_wait_group_read();
+    bar_sync(kBarrier, kSoftmaxThreads);
+    const float inverse_sum = state.sum == 0.0f ? 0.0f : 1.0f / state.sum;
+    stage_output(shared.output, lane_memory + kOutputColumn, row, inverse_sum, count == 0);
+    fence_proxy_async_shared();
+    bar_sync(kBarrier, kSoftmaxThreads);
+    if (leader) {
+      store_tile(output, item.head, tile.output_row, tile.rows, shared.output);
+      cp_async_bulk_commit_group();
+    }
+    if (arguments.lse != nullptr && row < tile.rows) {
+      const i64 head_row = static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + row;
+      arguments.lse[head_row] = log_sum_exp(state);
+    }
+  }
+  if (leader) cp_async_bulk_wait_group();
+}
+
+}  // namespace jfa::kernel
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+    jfa_forward(const __grid_constant__ jfa::kernel::TensorMap query,
+                const __grid_constant__ jfa::kernel::TensorMap key,
+                const __grid_constant__ jfa::kernel::TensorMap value,
+                const __grid_constant__ jfa::kernel::TensorMap output,
+                const __grid_constant__ jfa::kernel::ForwardArguments arguments) {
+  using namespace jfa::kernel;
+  extern __shared__ unsigned char shared_bytes[];
+  const Shared shared = carve(shared_bytes);
+  Control& control = *shared.control;
+  const int warp = threadIdx.x / 32;
+
+  if (threadIdx.x == 0) {
+    init_item_queue(control.queue, 2 + kSoftmaxWarps);
+    for (int i = 0; i < kQueryStages; ++i) {
+      mbarrier_init(&control.query_full[i], 1);
+      mbarrier_init(&control.query_empty[i], 1);
+    }
+    for (int i = 0; i < kKeyValueStages; ++i) {
+      mbarrier_init(&control.key_value_full[i], 1);
+      mbarrier_init(&control.key_value_empty[i], 1);
+    }
+    mbarrier_init(&control.score_full[0], 1);
+    mbarrier_init(&control.score_full[1], 1);
+    mbarrier_init(&control.probability_full, kSoftmaxThreads);
+    mbarrier_init(&control.product_done, 1);
+    fence_mbarrier_init();
+  }
+  if (warp == 3) {
+    tcgen05_alloc(&control.tensor_memory, config::kTensorMemoryColumns);
+    tcgen05_relinquish_alloc_permit();
+    tcgen05_fence_before_thread_sync();
+  }
+  __syncthreads();
+  tcgen05_fence_after_thread_sync();
+  const TensorMemory memory = control.tensor_memory;
+
+  if (warp == 0) {
+    if (elect_sync()) load(shared, &query, &key, &value);
+  } else if (warp == 1) {
+    if (elect_sync()) multiply(shared, memory);
+  } else if (warp == 2) {
+    if (elect_sync()) draw_items(control.queue, arguments);
+  } else if (warp >= 4) {
+    softmax(shared, memory, &output, arguments);
+  }
+
+  tcgen05_fence_before_thread_sync();
+  __syncthreads();
+  if (warp == 3) {
+    tcgen05_fence_after_thread_sync();
+    tcgen05_dealloc(memory, config::kTensorMemoryColumns);
+  }
+}
