@@ -1,0 +1,116 @@
+#include "simulator/async_shadow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace jfa::simulator {
+
+AsyncShadow::AsyncShadow(Cta& cta) : cta_(cta), memory_(cta.shared()) {
+  memory_.explain_in_flight = [this](std::uint32_t offset, std::uint32_t bytes) {
+    return explain(offset, bytes);
+  };
+}
+
+AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, std::uint32_t bytes,
+                                         const char* what, const ProgramPoint& point) {
+  const std::uint32_t last = offset + bytes;
+  if (offset < kReservedSharedBytes || !memory_.in_bounds(offset, bytes))
+    fail_at(ErrorKind::kOutOfBounds, point, offset,
+            fmt::format("{} of {} bytes at shared {:#x} is outside the CTA's shared memory of {} bytes", what,
+                        bytes, offset, memory_.size()));
+  if (!memory_.checks()) return 0;
+  for (const Flight& flight : flights_) {
+    if (!flight.overlaps(offset, last)) continue;
+    if (access == Access::kRead && flight.access == Access::kRead) continue;
+    fail_at(ErrorKind::kInFlight, point, std::max(offset, flight.begin),
+            fmt::format("{} {} shared {:#x} while {} is still in flight there", what,
+                        access == Access::kRead ? "reads" : "writes", std::max(offset, flight.begin),
+                        flight.what),
+            describe(flight));
+  }
+  if (access == Access::kWrite) {
+    const std::uint8_t* flags = memory_.flags(offset);
+    const std::uint8_t* object =
+        std::find_if(flags, flags + bytes, [](std::uint8_t f) { return f & SharedMemory::kBarrierObject; });
+    if (object != flags + bytes) {
+      const auto at = offset + static_cast<std::uint32_t>(object - flags);
+      fail_at(ErrorKind::kBarrier, point, at,
+              fmt::format("{} overwrites the live mbarrier at shared {:#x} {}", what, at,
+                          cta_.shared_symbol(at)));
+    }
+    std::memset(memory_.data(offset), 0xff, bytes);
+    memory_.clear_flags(offset, bytes, SharedMemory::kInitialised);
+  }
+  memory_.set_flags(offset, bytes,
+                    access == Access::kRead ? SharedMemory::kReadInFlight : SharedMemory::kWriteInFlight);
+  flights_.push_back({++last_id_, offset, last, access, what, point});
+  return last_id_;
+}
+
+void AsyncShadow::end(FlightId id) {
+  if (id == 0) return;
+  const auto found =
+      std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
+  if (found == flights_.end()) return;
+  const Flight ended = *found;
+  flights_.erase(found);
+  const std::uint32_t bytes = ended.end - ended.begin;
+  if (ended.access == Access::kWrite) {
+    memory_.clear_flags(ended.begin, bytes, SharedMemory::kWriteInFlight);
+    return;
+  }
+  // Others may still read the same bytes.
+  for (const Flight& flight : flights_)
+    if (flight.begin <= ended.begin && ended.end <= flight.end) return;
+  memory_.clear_flags(ended.begin, bytes, SharedMemory::kReadInFlight);
+  for (const Flight& flight : flights_) {
+    if (!flight.overlaps(ended.begin, ended.end)) continue;
+    const std::uint32_t first = std::max(flight.begin, ended.begin);
+    memory_.set_flags(first, std::min(flight.end, ended.end) - first, SharedMemory::kReadInFlight);
+  }
+}
+
+void AsyncShadow::check_source(std::uint32_t offset, std::uint32_t bytes, const char* what,
+                               const ProgramPoint& point) const {
+  if (!memory_.checks()) return;
+  const std::int64_t bare = memory_.first_uninitialised(offset, bytes);
+  if (bare >= 0)
+    fail_at(ErrorKind::kUninitialised, point, static_cast<std::uint64_t>(bare),
+            fmt::format("{} reads shared {:#x} {}, which nothing has written", what, bare,
+                        cta_.shared_symbol(static_cast<std::uint32_t>(bare))));
+  std::uint32_t where = offset;
+  const int thread = memory_.unfenced_writer(offset, bytes, &where);
+  if (thread >= 0)
+    fail_at(
+        ErrorKind::kMissingFence, point, where,
+        fmt::format("{} reads shared {:#x} {}, which thread {} (warp {} lane {}) wrote without "
+                    "fence.proxy.async behind it",
+                    what, where, cta_.shared_symbol(where), thread, thread / kWarpSize, thread % kWarpSize));
+}
+
+std::string AsyncShadow::describe(const Flight& flight) const {
+  return fmt::format("shared {:#x}..{:#x} {} is being {} by {}, issued at {}", flight.begin, flight.end - 1,
+                     cta_.shared_symbol(flight.begin), flight.access == Access::kRead ? "read" : "written",
+                     flight.what, flight.point.describe());
+}
+
+std::string AsyncShadow::explain(std::uint32_t offset, std::uint32_t bytes) const {
+  std::string text;
+  for (const Flight& flight : flights_)
+    if (flight.overlaps(offset, offset + bytes)) text += (text.empty() ? "" : "\n") + describe(flight);
+  return text;
+}
+
+void AsyncShadow::on_exit() {
+  if (flights_.empty()) return;
+  const Flight& flight = flights_.front();
+  fail_at(
+      ErrorKind::kInFlight, flight.point, flight.begin,
+      fmt::format(
+          "the CTA has exited, and no thread waited for the end of {}, which {} its shared {:#x}..{:#x}",
+          flight.what, flight.access == Access::kRead ? "reads" : "writes", flight.begin, flight.end - 1));
+}
+
+}  // namespace jfa::simulator

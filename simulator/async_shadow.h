@@ -1,0 +1,69 @@
+// The shared memory of a CTA that asynchronous operations own: from the instruction that starts one until a
+// thread has observed its completion, its destination may not be touched and its source not be overwritten.
+// Being early is an error on every schedule, whether or not the operation has really moved the bytes by then.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "simulator/machine.h"
+
+namespace jfa::simulator {
+
+class AsyncShadow : public Extension {
+ public:
+  enum class Access : std::uint8_t { kRead, kWrite };
+  /// Names one interval in flight; 0 is none. Never reused.
+  using FlightId = std::uint64_t;
+
+  explicit AsyncShadow(Cta& cta);
+
+  /// Puts [offset, offset + bytes) in flight. Throws kInFlight if a write meets anything in flight or a read
+  /// meets a write, kBarrier if a write covers a live mbarrier, kOutOfBounds. A destination is poisoned and
+  /// counts as uninitialised until the operation writes it. what: "TMA load", for reports. With checks off
+  /// only bounds are checked.
+  FlightId begin(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
+                 const ProgramPoint& point);
+  /// Completion was observed. An id that has ended already, or 0, is fine: several barriers may tell of one
+  /// operation.
+  void end(FlightId id);
+
+  /// What an engine may not read: bytes nobody wrote (kUninitialised), or a thread's generic write without
+  /// fence.proxy.async behind it (kMissingFence). `what` reads them.
+  void check_source(std::uint32_t offset, std::uint32_t bytes, const char* what,
+                    const ProgramPoint& point) const;
+
+  /// "shared 0x400..0x43ff is being written by TMA load, issued at …" for each flight in the range.
+  std::string explain(std::uint32_t offset, std::uint32_t bytes) const;
+
+  /// A flight that nobody waited for when the CTA exits is an error.
+  void on_exit() override;
+
+ private:
+  struct Flight {
+    FlightId id;
+    std::uint32_t begin, end;
+    Access access;
+    const char* what;
+    ProgramPoint point;
+    bool overlaps(std::uint32_t first, std::uint32_t last) const { return begin < last && first < end; }
+  };
+  std::string describe(const Flight& flight) const;
+
+  Cta& cta_;
+  SharedMemory& memory_;
+  std::vector<Flight> flights_;  // some dozens at most
+  FlightId last_id_ = 0;
+};
+
+/// A flight together with the shadow that holds it: what an mbarrier or a bulk group ends on observation.
+struct FlightRef {
+  AsyncShadow* shadow = nullptr;
+  AsyncShadow::FlightId id = 0;
+  void end() const {
+    if (shadow) shadow->end(id);
+  }
+};
+
+}  // namespace jfa::simulator
