@@ -11,11 +11,24 @@
 
 namespace jfa::simulator {
 
-class AsyncShadow : public Extension {
+/// A memory whose places can be in flight: shared memory here, tensor memory elsewhere.
+class FlightOwner {
+ public:
+  /// Names one place in flight; 0 is none. Never reused.
+  using FlightId = std::uint64_t;
+
+  /// Completion was observed. An id that has ended already, or 0, is fine: several barriers may tell of one
+  /// operation.
+  virtual void end(FlightId id) = 0;
+
+ protected:
+  ~FlightOwner() = default;
+};
+
+class AsyncShadow : public Extension, public FlightOwner {
  public:
   enum class Access : std::uint8_t { kRead, kWrite };
-  /// Names one interval in flight; 0 is none. Never reused.
-  using FlightId = std::uint64_t;
+  using FlightOwner::FlightId;
 
   explicit AsyncShadow(Cta& cta);
 
@@ -25,9 +38,7 @@ class AsyncShadow : public Extension {
   /// only bounds are checked.
   FlightId begin(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
                  const ProgramPoint& point);
-  /// Completion was observed. An id that has ended already, or 0, is fine: several barriers may tell of one
-  /// operation.
-  void end(FlightId id);
+  void end(FlightId id) override;
 
   /// What an engine may not read: bytes nobody wrote (kUninitialised), or a thread's generic write without
   /// fence.proxy.async behind it (kMissingFence). `what` reads them.
@@ -57,10 +68,10 @@ class AsyncShadow : public Extension {
   FlightId last_id_ = 0;
 };
 
-/// A flight together with the shadow that holds it: what an mbarrier or a bulk group ends on observation.
+/// A flight together with the memory that holds it: what an mbarrier or a bulk group ends on observation.
 struct FlightRef {
-  AsyncShadow* shadow = nullptr;
-  AsyncShadow::FlightId id = 0;
+  FlightOwner* shadow = nullptr;
+  FlightOwner::FlightId id = 0;
   void end() const {
     if (shadow) shadow->end(id);
   }
