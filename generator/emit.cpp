@@ -56,8 +56,10 @@ std::vector<std::string_view> fragments(const KernelSpec& spec) {
       spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh",
       "attention/prepare.cu",
       "attention/work_queue.cuh",
+      "attention/pipeline.cuh",
       "attention/softmax.cuh",
       "sm100/descriptors.cuh",
+      "attention/matrix_descriptor.cuh",
       "sm100/forward.cu",
   };
 }

@@ -15,7 +15,7 @@ struct alignas(128) TensorMap {
 };
 
 // Rows of one query tile and the keys they see. The work list is a list of these; every head runs it.
-struct QueryTile {
+struct alignas(16) QueryTile {
   i32 query_row;       // first row in the query tensor
   i32 output_row;      // first row in the output and LSE tensors
   i32 rows;            // 1 … tile rows

@@ -18,10 +18,10 @@ struct Ring {
   __device__ inline void wait_empty(u64* empty) const { mbarrier_wait(&empty[slot], phase ^ 1); }
 };
 
-struct Item {
+struct alignas(16) Item {
   QueryTile tile;
   i32 head;  // query head; negative: the queue is empty
-  i32 reserved[7];
+  i32 reserved[3];
 };
 
 constexpr int kItemStages = 4;

@@ -10,8 +10,6 @@
 // item are computed while the last probabilities of this one are.
 namespace jfa::kernel {
 
-constexpr int kQueryStages = config::kQueryStages;
-constexpr int kKeyValueStages = config::kKeyValueStages;
 constexpr int kSoftmaxWarps = 4;
 constexpr int kSoftmaxThreads = 32 * kSoftmaxWarps;
 
@@ -22,79 +20,16 @@ constexpr u32 kOutputColumn = 256;
 constexpr u32 kProbabilityColumn = 384;
 
 struct Control {
-  ItemQueue queue;
-  u64 query_full[kQueryStages];
-  u64 query_empty[kQueryStages];
-  u64 key_value_full[kKeyValueStages];
-  u64 key_value_empty[kKeyValueStages];
+  Pipeline pipeline;
   u64 score_full[2];     // scores of a key tile are in tensor memory
   u64 probability_full;  // its probabilities are; its scores and all earlier outputs have been read
   u64 product_done;      // its probabilities and values have been accumulated
   u32 tensor_memory;
 };
 
-// Dynamic shared memory: tiles first, since they need the alignment.
-struct Shared {
-  u32 query, key_value, output;  // shared addresses of the first tile of each
-  Control* control;
-
-  __device__ inline u32 query_tile(int stage) const { return query + stage * kTileBytes; }
-  __device__ inline u32 key_value_tile(int stage) const { return key_value + stage * kTileBytes; }
-};
-
-constexpr u32 kTileAlignment = 1024;  // the repeat of the widest swizzle
-constexpr u32 kAllTilesBytes = kTileBytes * (kQueryStages + kKeyValueStages + 1);
-static_assert(kTileAlignment + kAllTilesBytes + sizeof(Control) <= config::kSharedBytes);
-
-__device__ inline Shared carve(unsigned char* bytes) {
-  const u32 start = shared_address(bytes);
-  const u32 tiles = (start + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
-  Shared shared;
-  shared.query = tiles;
-  shared.key_value = shared.query + kQueryStages * kTileBytes;
-  shared.output = shared.key_value + kKeyValueStages * kTileBytes;
-  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
-  return shared;
-}
-
-__device__ inline int key_tiles(const QueryTile& tile) {
-  return (tile.key_count + kTileRows - 1) / kTileRows;
-}
-
 // Keys of tile `j`, rounded up to what tensor memory is read by; the rest of the tile is not computed.
 __device__ inline int score_columns(const QueryTile& tile, int j) {
   return min((tile.key_count - j * kTileRows + 31) / 32 * 32, kTileRows);
-}
-
-__device__ inline void load(const Shared& shared, const TensorMap* query, const TensorMap* key,
-                            const TensorMap* value) {
-  Control& control = *shared.control;
-  Ring<kItemStages> items;
-  Ring<kQueryStages> queries;
-  Ring<kKeyValueStages> tiles;
-  for (;;) {
-    const Item item = take_item(control.queue, items);
-    if (item.head < 0) break;
-    if (item.tile.key_count == 0) continue;
-    queries.wait_empty(control.query_empty);
-    mbarrier_arrive_expect_tx(&control.query_full[queries.slot], kTileBytes);
-    load_tile(shared.query_tile(queries.slot), query, item.head, item.tile.query_row, item.tile.rows,
-              &control.query_full[queries.slot]);
-    queries.advance();
-    const int key_head = item.head / config::kGroups;
-    for (int first = 0; first < item.tile.key_count; first += kTileRows) {
-      for (const TensorMap* map : {key, value}) {
-        tiles.wait_empty(control.key_value_empty);
-        mbarrier_arrive_expect_tx(&control.key_value_full[tiles.slot], kTileBytes);
-        load_tile(shared.key_value_tile(tiles.slot), map, key_head, item.tile.key_row + first,
-                  item.tile.key_count - first, &control.key_value_full[tiles.slot]);
-        tiles.advance();
-      }
-    }
-  }
-  // The tensor core still signals these barriers: the CTA may not exit before it has.
-  for (int i = 0; i < kQueryStages; ++i, queries.advance()) queries.wait_empty(control.query_empty);
-  for (int i = 0; i < kKeyValueStages; ++i, tiles.advance()) tiles.wait_empty(control.key_value_empty);
 }
 
 // A key tile whose scores have been issued and whose values have not been multiplied yet.
@@ -104,10 +39,10 @@ struct PendingTile {
   bool first = false;
 };
 
-__device__ inline void multiply_values(const Shared& shared, TensorMemory memory, const PendingTile& pending,
-                                       u32& phase) {
+__device__ inline void multiply_values(const Shared<Control>& shared, TensorMemory memory,
+                                       const PendingTile& pending, u32& phase) {
   Control& control = *shared.control;
-  pending.value.wait_full(control.key_value_full);
+  pending.value.wait_full(control.pipeline.key_value_full);
   mbarrier_wait(&control.probability_full, phase);
   phase ^= 1;
   tcgen05_fence_after_thread_sync();
@@ -117,11 +52,11 @@ __device__ inline void multiply_values(const Shared& shared, TensorMemory memory
                    descriptor_n_major(shared.key_value_tile(pending.value.slot), k),
                    instruction_descriptor(kColumns, true), !pending.first || k > 0);
   }
-  tcgen05_commit(&control.key_value_empty[pending.value.slot]);
+  tcgen05_commit(&control.pipeline.key_value_empty[pending.value.slot]);
   tcgen05_commit(&control.product_done);
 }
 
-__device__ inline void multiply(const Shared& shared, TensorMemory memory) {
+__device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory) {
   Control& control = *shared.control;
   Ring<kItemStages> items;
   Ring<kQueryStages> queries;
@@ -130,13 +65,13 @@ __device__ inline void multiply(const Shared& shared, TensorMemory memory) {
   u32 probability_phase = 0;
   int buffer = 0;  // of the scores
   for (;;) {
-    const Item item = take_item(control.queue, items);
+    const Item item = take_item(control.pipeline.queue, items);
     if (item.head < 0) break;
     const int count = key_tiles(item.tile);
     if (count == 0) continue;
-    queries.wait_full(control.query_full);
+    queries.wait_full(control.pipeline.query_full);
     for (int j = 0; j < count; ++j) {
-      tiles.wait_full(control.key_value_full);
+      tiles.wait_full(control.pipeline.key_value_full);
       tcgen05_fence_after_thread_sync();
       // The buffer is free: its last scores were read before the probabilities of the tile before the pending
       // one.
@@ -147,9 +82,9 @@ __device__ inline void multiply(const Shared& shared, TensorMemory memory) {
                        descriptor_k_major(shared.key_value_tile(tiles.slot), k),
                        instruction_descriptor(columns, false), k > 0);
       }
-      tcgen05_commit(&control.key_value_empty[tiles.slot]);
+      tcgen05_commit(&control.pipeline.key_value_empty[tiles.slot]);
       tcgen05_commit(&control.score_full[buffer]);
-      if (j == count - 1) tcgen05_commit(&control.query_empty[queries.slot]);
+      if (j == count - 1) tcgen05_commit(&control.pipeline.query_empty[queries.slot]);
       buffer ^= 1;
       tiles.advance();
       if (pending.columns != 0) multiply_values(shared, memory, pending, probability_phase);
@@ -262,7 +197,7 @@ __device__ inline void stage_output(u32 tile, TensorMemory output, u32 row, floa
   }
 }
 
-__device__ inline void softmax(const Shared& shared, TensorMemory memory, const TensorMap* output,
+__device__ inline void softmax(const Shared<Control>& shared, TensorMemory memory, const TensorMap* output,
                                const ForwardArguments& arguments) {
   constexpr int kBarrier = 1;
   Control& control = *shared.control;
@@ -273,7 +208,7 @@ __device__ inline void softmax(const Shared& shared, TensorMemory memory, const 
   Ring<2> scores;
   u32 product_phase = 0;
   for (;;) {
-    const Item item = take_item_by_warp(control.queue, items);
+    const Item item = take_item_by_warp(control.pipeline.queue, items);
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
     const int count = key_tiles(tile);
@@ -321,20 +256,12 @@ extern "C" __global__ void __launch_bounds__(256, 1)
                 const __grid_constant__ jfa::kernel::ForwardArguments arguments) {
   using namespace jfa::kernel;
   extern __shared__ unsigned char shared_bytes[];
-  const Shared shared = carve(shared_bytes);
+  const Shared<Control> shared = carve<Control>(shared_bytes);
   Control& control = *shared.control;
   const int warp = threadIdx.x / 32;
 
   if (threadIdx.x == 0) {
-    init_item_queue(control.queue, 2 + kSoftmaxWarps);
-    for (int i = 0; i < kQueryStages; ++i) {
-      mbarrier_init(&control.query_full[i], 1);
-      mbarrier_init(&control.query_empty[i], 1);
-    }
-    for (int i = 0; i < kKeyValueStages; ++i) {
-      mbarrier_init(&control.key_value_full[i], 1);
-      mbarrier_init(&control.key_value_empty[i], 1);
-    }
+    init_pipeline(control.pipeline, 2 + kSoftmaxWarps, 1);
     mbarrier_init(&control.score_full[0], 1);
     mbarrier_init(&control.score_full[1], 1);
     mbarrier_init(&control.probability_full, kSoftmaxThreads);
@@ -351,11 +278,11 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   const TensorMemory memory = control.tensor_memory;
 
   if (warp == 0) {
-    if (elect_sync()) load(shared, &query, &key, &value);
+    if (elect_sync()) load(shared, control.pipeline, &query, &key, &value);
   } else if (warp == 1) {
     if (elect_sync()) multiply(shared, memory);
   } else if (warp == 2) {
-    if (elect_sync()) draw_items(control.queue, arguments);
+    if (elect_sync()) draw_items(control.pipeline.queue, arguments);
   } else if (warp >= 4) {
     softmax(shared, memory, &output, arguments);
   }
