@@ -1,0 +1,163 @@
+#include "runtime/kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/compile.h"
+#include "runtime/device.h"
+
+namespace jfa {
+namespace {
+
+// Tensor memory of one streaming multiprocessor, shared out by columns among its CTAs.
+constexpr int kTensorMemoryColumns = 512;
+
+// A library that is unloaded unless keep() is called.
+class Library {
+ public:
+  explicit Library(const DriverTable& driver) : driver_(driver) {}
+  ~Library() {
+    if (library_) (void)driver_.cuLibraryUnload(library_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  CUlibrary* address() { return &library_; }
+  CUlibrary get() const { return library_; }
+  void keep() { library_ = nullptr; }
+
+ private:
+  const DriverTable& driver_;
+  CUlibrary library_ = nullptr;
+};
+
+// The driver's verdict on the image itself, rather than on the state of the device.
+bool refuses_image(CUresult result) {
+  return result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_INVALID_SOURCE ||
+         result == CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+CUresult load_library(Device::Impl& device, const KernelImage& image, CUlibrary* library, std::string* log) {
+  log->assign(16 * 1024, '\0');
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log->data(), reinterpret_cast<void*>(log->size())};
+  // Both kinds are to be had from one compilation; std::string ends the PTX with the NUL that is asked for.
+  const std::string& code = device.image_kind == ImageKind::kCubin ? image.cubin : image.ptx;
+  const CUresult result =
+      device.driver.cuLibraryLoadData(library, code.c_str(), options, values, 2, nullptr, nullptr, 0);
+  log->resize(std::min(log->find('\0'), log->size()));
+  return result;
+}
+
+CUresult load_entry(Device::Impl& device, CUlibrary library, const EntryPlan& entry, CUfunction* function) {
+  const DriverTable& driver = device.driver;
+  CUkernel kernel = nullptr;
+  CUresult result = driver.cuLibraryGetKernel(&kernel, library, entry.name.c_str());
+  if (result == CUDA_SUCCESS && entry.shared_bytes > 0) {
+    result = driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, entry.shared_bytes,
+                                         kernel, device.device);
+  }
+  *function = reinterpret_cast<CUfunction>(kernel);  // as the driver documents for its launch functions
+  return result;
+}
+
+// As many CTAs as the device holds at once: persistent CTAs that wait for one another must all be resident.
+CUresult count_resident(Device::Impl& device, const KernelPlan& plan, CUfunction function, int* ctas) {
+  int per_sm = 0;
+  const CUresult result = device.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+      &per_sm, function, plan.main.threads, static_cast<std::size_t>(plan.main.shared_bytes));
+  if (plan.tensor_memory_columns > 0)
+    per_sm = std::min(per_sm, kTensorMemoryColumns / plan.tensor_memory_columns);
+  *ctas = per_sm * device.sm_count;
+  return result;
+}
+
+Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const KernelImage& image,
+                           bool* image_refused) {
+  LoadedKernels kernels;
+  kernels.plan = plan;
+  kernels.name = name(plan.spec);
+  const RelaxedCapture relaxed(device.driver);
+  const ContextGuard guard(device.driver, device.context);
+  if (guard.result() != CUDA_SUCCESS) return device.failure(guard.result(), "making its context current");
+
+  Library library(device.driver);
+  std::string log;
+  CUresult result = load_library(device, image, library.address(), &log);
+  if (result != CUDA_SUCCESS) {
+    *image_refused = refuses_image(result);
+    const Status status = device.failure(result, "loading " + kernels.name);
+    return Status(status.kind(), status.message(), log.empty() ? status.detail() : log);
+  }
+  for (const auto& [entry, function] :
+       {std::pair{&plan.prepare, &kernels.prepare}, {&plan.main, &kernels.main}}) {
+    result = load_entry(device, library.get(), *entry, function);
+    if (result != CUDA_SUCCESS)
+      return device.failure(result, fmt::format("loading {} of {}", entry->name, kernels.name));
+  }
+  result = count_resident(device, plan, kernels.main, &kernels.resident_ctas);
+  if (result != CUDA_SUCCESS || kernels.resident_ctas < 1) {
+    if (result == CUDA_SUCCESS) result = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    return device.failure(
+        result, fmt::format("fitting {} of {} ({} threads, {} bytes of shared memory) on a multiprocessor",
+                            plan.main.name, kernels.name, plan.main.threads, plan.main.shared_bytes));
+  }
+  library.keep();
+  return kernels;
+}
+
+}  // namespace
+
+KernelTable::~KernelTable() {
+  for (std::atomic<Node*>& bucket : buckets_) {
+    for (Node* node = bucket.load(std::memory_order_relaxed); node;) delete std::exchange(node, node->next);
+  }
+}
+
+std::size_t KernelTable::bucket_of(const KernelSpec& spec) {
+  std::size_t hash = static_cast<std::size_t>(spec.window ? *spec.window + 1 : 0);
+  for (const int field : {static_cast<int>(spec.pass), static_cast<int>(spec.dtype), spec.padded_dim,
+                          static_cast<int>(spec.broadcast_q), spec.groups, static_cast<int>(spec.target)})
+    hash = hash * 31 + static_cast<std::size_t>(field);
+  return hash % std::tuple_size_v<decltype(buckets_)>;
+}
+
+const LoadedKernels* KernelTable::find(const KernelSpec& spec) const {
+  for (const Node* node = buckets_[bucket_of(spec)].load(std::memory_order_acquire); node; node = node->next)
+    if (node->kernels.plan.spec == spec) return &node->kernels;
+  return nullptr;
+}
+
+const LoadedKernels* KernelTable::insert(LoadedKernels kernels) {
+  std::atomic<Node*>& bucket = buckets_[bucket_of(kernels.plan.spec)];
+  Node* node = new Node{std::move(kernels), bucket.load(std::memory_order_relaxed)};
+  bucket.store(node, std::memory_order_release);
+  return &node->kernels;
+}
+
+Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spec) {
+  if (const LoadedKernels* found = device.kernels.find(spec)) return found;
+  const Result<KernelPlan> plan = jfa::plan(spec);
+  if (!plan) return plan.status();
+  const KernelSource source = emit(*plan);
+
+  // An image that the driver refuses is thrown out of the cache and made anew, once.
+  Status refused;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const Result<SharedImage> image =
+        compile(source, spec);  // outside the lock: other kernels may load meanwhile
+    if (!image) return image.status();
+    std::lock_guard lock(device.kernels.mutex());
+    if (const LoadedKernels* found = device.kernels.find(spec)) return found;
+    if (Status status = device.make_pool(); !status.ok()) return status;
+    bool image_refused = false;
+    Result<LoadedKernels> kernels = load(device, *plan, **image, &image_refused);
+    if (kernels) return device.kernels.insert(*std::move(kernels));
+    refused = kernels.status();
+    if (!image_refused) break;
+    discard(source, spec, refused.message());
+  }
+  return refused;
+}
+
+}  // namespace jfa

@@ -1,0 +1,57 @@
+// Kernels of one device: loaded once, found without a lock.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <string>
+
+#include "generator/plan.h"
+#include "jfa/attention.h"
+
+namespace jfa {
+
+/// One specialisation, loaded on one device.
+struct LoadedKernels {
+  KernelPlan plan;
+  std::string name;  // of the specialisation
+  CUfunction prepare = nullptr;
+  CUfunction main = nullptr;
+  int resident_ctas = 0;  // of the main entry, on the whole device
+};
+
+/// Grows only: a kernel stays loaded for the life of its device, because a captured graph may still launch
+/// it. That is what lets readers go without a lock.
+class KernelTable {
+ public:
+  KernelTable() = default;
+  ~KernelTable();
+  KernelTable(const KernelTable&) = delete;
+  KernelTable& operator=(const KernelTable&) = delete;
+
+  /// nullptr if it is not there. Wait-free.
+  const LoadedKernels* find(const KernelSpec& spec) const;
+  /// The caller holds mutex() and has looked for it.
+  const LoadedKernels* insert(LoadedKernels kernels);
+  /// For those who add: loading happens under it, once a specialisation.
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  struct Node {
+    LoadedKernels kernels;
+    Node* next;
+  };
+  static std::size_t bucket_of(const KernelSpec& spec);
+
+  std::array<std::atomic<Node*>, 256> buckets_{};
+  std::mutex mutex_;
+};
+
+/// Compiles (or finds in the cache) and loads what `spec` asks for, unless it is there already.
+/// Errors: of plan(), NVRTC and the cache; kDevice from loading, with the driver's log in detail().
+Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spec);
+
+}  // namespace jfa

@@ -1,0 +1,206 @@
+#include "runtime/validate.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <string_view>
+
+#include "generator/spec.h"
+
+namespace jfa {
+namespace {
+
+constexpr std::int64_t kElementBytes = 2;
+constexpr std::int64_t kAlignmentBytes = 16;
+constexpr std::int64_t kStrideMultiple = kAlignmentBytes / kElementBytes;
+constexpr std::int64_t kRowLimit = std::int64_t{1} << 30;
+// Ragged tensor maps put 2^34 - row stride into a stride; every stride of a map is below 2^40.
+constexpr std::int64_t kRowStrideLimitBytes = std::int64_t{1} << 34;
+constexpr std::int64_t kHeadStrideLimitBytes = std::int64_t{1} << 40;
+constexpr std::int64_t kHeadLimit = 1 << 20;
+constexpr std::int64_t kBatchLimit = std::numeric_limits<std::int32_t>::max();
+// Device addresses have 49 bits at most; a tensor that spans more is a mistake in its strides.
+constexpr __int128 kSpanLimitBytes = __int128{1} << 57;
+constexpr std::uint64_t kWorkspaceAlignmentBytes = 256;
+
+template <class... Args>
+Status invalid(fmt::format_string<Args...> format, Args&&... args) {
+  return Status::invalid_argument(fmt::format(format, std::forward<Args>(args)...));
+}
+
+const char* to_string(DType dtype) { return dtype == DType::bf16 ? "bf16" : "fp16"; }
+
+// One stride; `name` is the tensor's.
+Status check_stride(std::string_view name, std::string_view dimension, std::int64_t stride,
+                    std::int64_t limit_bytes) {
+  if (stride < 0) return invalid("{}.{}_stride {} is negative", name, dimension, stride);
+  if (stride % kStrideMultiple != 0)
+    return invalid("{}.{}_stride {} is not a multiple of {} elements (16 bytes)", name, dimension, stride,
+                   kStrideMultiple);
+  if (stride >= limit_bytes / kElementBytes)
+    return invalid("{}.{}_stride {} is not below {} elements", name, dimension, stride,
+                   limit_bytes / kElementBytes);
+  return {};
+}
+
+// Checks one tensor by itself and puts packed strides where the extent is 1 or 0.
+Result<Tensor> normalize(std::string_view name, Tensor tensor) {
+  if (tensor.dtype != DType::bf16 && tensor.dtype != DType::fp16)
+    return invalid("{}.dtype {} is neither bf16 nor fp16", name, static_cast<int>(tensor.dtype));
+  if (tensor.rows < 0) return invalid("{}.rows {} is negative", name, tensor.rows);
+  if (tensor.rows >= kRowLimit) return invalid("{}.rows {} is not below 2^30", name, tensor.rows);
+  if (tensor.heads < 0) return invalid("{}.heads {} is negative", name, tensor.heads);
+  if (tensor.heads > kHeadLimit) return invalid("{}.heads {} is above {}", name, tensor.heads, kHeadLimit);
+  if (tensor.head_dim <= 0) return invalid("{}.head_dim {} is not positive", name, tensor.head_dim);
+
+  if (tensor.rows > 1) {
+    if (Status status = check_stride(name, "row", tensor.row_stride, kRowStrideLimitBytes); !status.ok())
+      return status;
+  }
+  if (tensor.heads > 1) {
+    if (Status status = check_stride(name, "head", tensor.head_stride, kHeadStrideLimitBytes); !status.ok())
+      return status;
+  } else {
+    tensor.head_stride = tensor.head_dim;
+  }
+  if (tensor.rows <= 1) tensor.row_stride = tensor.head_dim;
+
+  if (tensor.rows == 0 || tensor.heads == 0) return tensor;
+  if (tensor.address == 0)
+    return invalid("{}.address is null although it has {} rows of {} heads", name, tensor.rows, tensor.heads);
+  if (tensor.address % kAlignmentBytes != 0)
+    return invalid("{}.address {:#x} is not a multiple of {} bytes", name, tensor.address, kAlignmentBytes);
+  const __int128 span_bytes =
+      kElementBytes * (__int128{tensor.rows - 1} * tensor.row_stride +
+                       __int128{tensor.heads - 1} * tensor.head_stride + tensor.head_dim);
+  if (__int128{tensor.address} + span_bytes > kSpanLimitBytes)
+    return invalid(
+        "{}: {} rows at stride {} and {} heads at stride {} from address {:#x} reach beyond 2^57 bytes", name,
+        tensor.rows, tensor.row_stride, tensor.heads, tensor.head_stride, tensor.address);
+  return tensor;
+}
+
+Status check_same_kind(std::string_view name, const Tensor& tensor, const Tensor& query) {
+  if (tensor.dtype != query.dtype)
+    return invalid("{}.dtype {} differs from query.dtype {}", name, to_string(tensor.dtype),
+                   to_string(query.dtype));
+  if (tensor.head_dim != query.head_dim)
+    return invalid("{}.head_dim {} differs from query.head_dim {}", name, tensor.head_dim, query.head_dim);
+  return {};
+}
+
+Status check_offsets(std::string_view name, const Offsets& offsets) {
+  if (offsets.type != OffsetType::int32 && offsets.type != OffsetType::int64)
+    return invalid("{}.type {} is neither int32 nor int64", name, static_cast<int>(offsets.type));
+  if (offsets.count < 1)
+    return invalid("{}.count {} is below 1: a batch of n sequences has n + 1 offsets", name, offsets.count);
+  if (offsets.count - 1 > kBatchLimit)
+    return invalid("{}.count {} is above {}", name, offsets.count, kBatchLimit + 1);
+  if (offsets.count == 1) return {};
+  if (offsets.address == 0)
+    return invalid("{}.address is null although its count is {}", name, offsets.count);
+  const std::uint64_t width = offsets.type == OffsetType::int32 ? 4 : 8;
+  if (offsets.address % width != 0)
+    return invalid("{}.address {:#x} is not a multiple of {} bytes", name, offsets.address, width);
+  return {};
+}
+
+Status check_same_count(std::string_view name, const Offsets& offsets, const Offsets& key_offset) {
+  if (offsets.count == key_offset.count) return {};
+  return invalid("{}.count {} differs from key_offset.count {}", name, offsets.count, key_offset.count);
+}
+
+Status check_heads(const ValidCall& call) {
+  if (call.value.heads != call.key.heads)
+    return invalid("value.heads {} differs from key.heads {}", call.value.heads, call.key.heads);
+  if (call.value.rows != call.key.rows)
+    return invalid("value.rows {} differs from key.rows {}", call.value.rows, call.key.rows);
+  const std::int64_t query_heads = call.query.heads, key_heads = call.key.heads;
+  if (key_heads == 0 ? query_heads != 0 : query_heads % key_heads != 0)
+    return invalid("query.heads {} is not a multiple of key.heads {}", query_heads, key_heads);
+  return {};
+}
+
+Status check_all_offsets(const AttentionCall& call) {
+  if (Status status = check_offsets("key_offset", call.key_offset); !status.ok()) return status;
+  if (!call.broadcast_q) {
+    if (Status status = check_offsets("query_offset", call.query_offset); !status.ok()) return status;
+    if (Status status = check_same_count("query_offset", call.query_offset, call.key_offset); !status.ok())
+      return status;
+  }
+  if (!call.output_offset) return {};
+  if (Status status = check_offsets("output_offset", *call.output_offset); !status.ok()) return status;
+  return check_same_count("output_offset", *call.output_offset, call.key_offset);
+}
+
+Result<double> scale_of(const AttentionCall& call) {
+  if (!call.scale) return 1.0 / std::sqrt(static_cast<double>(call.query.head_dim));
+  // The kernel works with scale * log2(e) in fp32.
+  if (!std::isfinite(*call.scale) ||
+      std::abs(*call.scale) * std::numbers::log2e > std::numeric_limits<float>::max())
+    return invalid("scale {} is not a finite fp32 number", *call.scale);
+  return *call.scale;
+}
+
+}  // namespace
+
+Result<ValidCall> validate(const AttentionCall& call) {
+  ValidCall valid;
+  struct Input {
+    std::string_view name;
+    const Tensor& given;
+    Tensor& normal;
+  };
+  for (const Input& input : {Input{"query", call.query, valid.query}, Input{"key", call.key, valid.key},
+                             Input{"value", call.value, valid.value}}) {
+    const Result<Tensor> tensor = normalize(input.name, input.given);
+    if (!tensor) return tensor.status();
+    input.normal = *tensor;
+    if (Status status = check_same_kind(input.name, *tensor, valid.query); !status.ok()) return status;
+  }
+  if (Status status = check_heads(valid); !status.ok()) return status;
+  if (Status status = check_all_offsets(call); !status.ok()) return status;
+  const Result<double> scale = scale_of(call);
+  if (!scale) return scale.status();
+  valid.scale = *scale;
+  valid.batch = call.key_offset.count - 1;
+  valid.output_rows = call.broadcast_q ? valid.batch * call.query.rows : call.query.rows;
+  if (!call.output_offset && valid.output_rows >= kRowLimit)
+    return Status::unsupported(
+        fmt::format("a batch of {} times query.rows {} makes {} output rows, not below 2^30", valid.batch,
+                    call.query.rows, valid.output_rows));
+  return valid;
+}
+
+Result<Tensor> validate_output(const ValidCall& valid, bool has_output_offset, const Tensor& output,
+                               std::uint64_t lse) {
+  const Result<Tensor> normal = normalize("output", output);
+  if (!normal) return normal;
+  if (Status status = check_same_kind("output", *normal, valid.query); !status.ok()) return status;
+  if (output.heads != valid.query.heads)
+    return invalid("output.heads {} differs from query.heads {}", output.heads, valid.query.heads);
+  if (!has_output_offset && output.rows != valid.output_rows)
+    return invalid("output.rows {} differs from the {} rows of the call", output.rows, valid.output_rows);
+  if (output.rows > 1 && output.row_stride < output.head_dim)
+    return invalid("output.row_stride {} is below head_dim {}: rows would overlap", output.row_stride,
+                   output.head_dim);
+  if (output.heads > 1 && output.head_stride < output.head_dim)
+    return invalid("output.head_stride {} is below head_dim {}: heads would overlap", output.head_stride,
+                   output.head_dim);
+  if (lse % sizeof(float) != 0) return invalid("lse {:#x} is not a multiple of {} bytes", lse, sizeof(float));
+  return normal;
+}
+
+Status validate_workspace(Workspace workspace, std::uint64_t needed_bytes) {
+  if (workspace.address == 0) return {};
+  if (workspace.address % kWorkspaceAlignmentBytes != 0)
+    return invalid("workspace.address {:#x} is not a multiple of {} bytes", workspace.address,
+                   kWorkspaceAlignmentBytes);
+  if (workspace.bytes < needed_bytes)
+    return invalid("workspace.bytes {} is below the {} that this call needs", workspace.bytes, needed_bytes);
+  return {};
+}
+
+}  // namespace jfa
