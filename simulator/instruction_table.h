@@ -49,7 +49,8 @@ class Decoder {
   bool is_sink(int index) const;  // `_`
   bool is_immediate(int index) const;
   bool is_address(int index) const;
-  std::int64_t immediate(int index) const;  // fails if it is not an integer immediate
+  std::string_view special_name(int index) const;  // "%clock64"; empty if it is no special register
+  std::int64_t immediate(int index) const;         // fails if it is not an integer immediate
   /// Slot to read `bits` (1 predicate, 8…128) from: a register, immediate, symbol or special register. A
   /// wider register is narrowed, a negated predicate (!p) inverted, by an extra instruction in front.
   Slot source(int index, int bits);
@@ -63,10 +64,9 @@ class Decoder {
   std::vector<Slot> vector_source(int index, int bits);
   std::vector<Slot> vector_destination(int index, int bits, bool sign_extend = false);
   /// `[reg+imm]`, `[symbol+imm]`, `[imm]`.
-  AddressOperand address(int index, Space space = Space::kGeneric);
+  AddressOperand address(int index);
   /// `[%rd1, {%r1, %r2}]`: the coordinates beside the address.
   std::vector<Slot> coordinates(int index);
-  std::string_view symbol(int index) const;  // name of a label or function operand
 
   // --- Output.
   /// The instruction is `.aligned`: the interpreter waits until every live lane of the warp stands at it, and
@@ -74,6 +74,10 @@ class Decoder {
   void require_converged() { converged_ = true; }
   /// Appends an instruction; guard and place are filled in. The reference is good until the next emit.
   Instruction& emit(Handler handler);
+  /// The same for an instruction that may jump to the label in operand `index`.
+  Instruction& emit_branch(Handler handler, int index);
+  /// And for one that ends the active lanes.
+  Instruction& emit_exit(Handler handler);
   /// Data for Instruction::extra, kept as long as the entry.
   template <class T>
   const T* attach(T value) {
@@ -95,6 +99,8 @@ class Decoder {
   Decoder(EntryBuilder& builder, const Statement& statement) : builder_(builder), statement_(statement) {}
   void own(std::shared_ptr<void> data);
   const Operand& at(int index) const;
+  Slot element_source(const Operand& operand, int bits, bool is_float);
+  Slot element_destination(const Operand& operand, int bits, bool sign_extend);
 
   EntryBuilder& builder_;
   const Statement& statement_;
@@ -118,6 +124,7 @@ class InstructionTable {
     std::string opcode;
     std::vector<std::vector<std::string>> groups;  // choices of each modifier; "" among them: optional
     DecodeFunction decode;
+    bool hint = false;
   };
   /// The row for an opcode as written ("add.rn.f32"), with what each of its groups matched; null if none.
   const Row* find(std::string_view opcode, std::vector<std::string_view>* modifiers) const;

@@ -78,7 +78,7 @@ enum class Resume : std::uint8_t { kNext, kRetry };
 struct Split {
   std::uint32_t pc = 0;
   LaneMask mask = 0;
-  std::uint32_t reconvergence = 0;  // pc at which this split parks until the rest of its group is there
+  std::uint32_t reconvergence = kNoPc;  // pc at which this split parks until the rest of its group is there
   int group = -1;
   bool parked = false;
   std::unique_ptr<Wait> wait;  // null: can run
@@ -133,10 +133,15 @@ class Warp {
   // --- For the scheduler, control flow and warp-wide instructions.
   std::vector<Split> splits;
   Split& current() { return splits[current_]; }
-  /// Sends `taken` of the split's lanes to `target` and the rest to the next instruction.
-  Step branch(const Instruction& instruction, LaneMask active, LaneMask taken);
+  /// Sends the active lanes to the instruction's target and the others of the split to the next instruction.
+  Step branch(const Instruction& instruction, LaneMask active);
   /// The lanes leave the kernel.
   Step exit(LaneMask lanes);
+  /// For `.sync` instructions with a member mask: true if every live member is among `active`. If not, merges
+  /// the members that stand at this instruction, or waits for them; the handler then returns `step`:
+  ///   Step step;
+  ///   if (!warp.converge(members, instruction, active, step)) return step;
+  bool converge(LaneMask members, const Instruction& instruction, LaneMask active, Step& step);
 
  private:
   friend class Scheduler;

@@ -20,9 +20,15 @@ enum class Step : std::uint8_t {
   kNext,   // go to the next instruction
   kYield,  // the same, but let others run first: a poll that found nothing
   kMoved,  // the handler has set the split's pc, or split it
+  kRetry,  // run the same instruction again, with whatever lanes the split has by now
   kWait,   // Warp::wait_for was called
   kExit,   // the active lanes have left
 };
+
+/// Where control may go behind an instruction.
+enum class Flow : std::uint8_t { kNext, kBranch, kExit };
+
+inline constexpr std::uint32_t kNoPc = 0xffffffffu;
 
 /// Executes one instruction for the active lanes: never zero, guard already applied.
 using Handler = Step (*)(Warp& warp, const Instruction& instruction, LaneMask active);
@@ -34,11 +40,12 @@ struct Instruction {
   const void* extra = nullptr;  // decoded data of the family, owned by the Entry; see Decoder::attach
   Slot guard = kNoSlot;         // predicate slot
   bool guard_negated = false;
-  bool converged = false;           // see Decoder::require_converged
-  std::uint8_t small[2] = {0, 0};   // what the family likes
-  std::uint32_t target = 0;         // branches: the pc to go to
-  std::uint32_t reconvergence = 0;  // branches: the pc where the paths meet again
-  std::uint32_t statement = 0;      // index into Entry::statements
+  Flow flow = Flow::kNext;
+  bool converged = false;               // see Decoder::require_converged
+  std::uint8_t small[2] = {0, 0};       // what the family likes
+  std::uint32_t target = 0;             // branches: the pc to go to
+  std::uint32_t reconvergence = kNoPc;  // branches: the pc where the paths meet again
+  std::uint32_t statement = 0;          // index into Entry::statements
 
   template <class T>
   const T& data() const {
@@ -137,9 +144,10 @@ struct Entry {
   std::vector<SpecialSlot> specials;
   std::vector<ConstantSlot> constants;
   std::vector<SharedAddressSlot> shared_addresses;
-  std::uint32_t max_threads = 1024;  // .maxntid, or the product of .reqntid
-  Dim3 required_block{0, 0, 0};      // .reqntid, zeros: none
-  Dim3 required_cluster{0, 0, 0};    // .reqnctapercluster
+  std::vector<Parameter> shared_variables;  // static ones, offsets as in SharedAddressSlot
+  std::uint32_t max_threads = 1024;         // .maxntid, or the product of .reqntid
+  Dim3 required_block{0, 0, 0};             // .reqntid, zeros: none
+  Dim3 required_cluster{0, 0, 0};           // .reqnctapercluster
   std::uint32_t min_ctas_per_sm = 0;
   std::uint32_t max_registers = 0;
   std::vector<std::shared_ptr<void>> owned;  // what Instruction::extra points to

@@ -1,0 +1,498 @@
+#include "simulator/decode.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "simulator/machine.h"
+
+namespace jfa::simulator {
+namespace {
+
+const std::map<std::string, SpecialRegister, std::less<>>& special_registers() {
+  using S = SpecialRegister;
+  static const std::map<std::string, SpecialRegister, std::less<>> table = {
+      {"%tid.x", S::kTidX},
+      {"%tid.y", S::kTidY},
+      {"%tid.z", S::kTidZ},
+      {"%ntid.x", S::kNtidX},
+      {"%ntid.y", S::kNtidY},
+      {"%ntid.z", S::kNtidZ},
+      {"%ctaid.x", S::kCtaidX},
+      {"%ctaid.y", S::kCtaidY},
+      {"%ctaid.z", S::kCtaidZ},
+      {"%nctaid.x", S::kNctaidX},
+      {"%nctaid.y", S::kNctaidY},
+      {"%nctaid.z", S::kNctaidZ},
+      {"%laneid", S::kLaneid},
+      {"%warpid", S::kWarpid},
+      {"%nwarpid", S::kNwarpid},
+      {"%smid", S::kSmid},
+      {"%nsmid", S::kNsmid},
+      {"%gridid", S::kGridid},
+      {"%lanemask_eq", S::kLanemaskEq},
+      {"%lanemask_le", S::kLanemaskLe},
+      {"%lanemask_lt", S::kLanemaskLt},
+      {"%lanemask_ge", S::kLanemaskGe},
+      {"%lanemask_gt", S::kLanemaskGt},
+      {"%clusterid.x", S::kClusteridX},
+      {"%clusterid.y", S::kClusteridY},
+      {"%clusterid.z", S::kClusteridZ},
+      {"%nclusterid.x", S::kNclusteridX},
+      {"%nclusterid.y", S::kNclusteridY},
+      {"%nclusterid.z", S::kNclusteridZ},
+      {"%cluster_ctaid.x", S::kClusterCtaidX},
+      {"%cluster_ctaid.y", S::kClusterCtaidY},
+      {"%cluster_ctaid.z", S::kClusterCtaidZ},
+      {"%cluster_nctaid.x", S::kClusterNctaidX},
+      {"%cluster_nctaid.y", S::kClusterNctaidY},
+      {"%cluster_nctaid.z", S::kClusterNctaidZ},
+      {"%cluster_ctarank", S::kClusterCtarank},
+      {"%cluster_nctarank", S::kClusterNctarank},
+      {"%is_explicit_cluster", S::kIsExplicitCluster},
+      {"%dynamic_smem_size", S::kDynamicSmemSize},
+      {"%total_smem_size", S::kTotalSmemSize},
+  };
+  return table;
+}
+
+std::uint32_t align_up(std::uint32_t value, std::uint32_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+// --- Instructions that decoding adds around those of the text.
+
+Step narrow(Warp& warp, const Instruction& in, LaneMask active) {
+  auto* d = warp.lanes<std::uint32_t>(in.operand[0]);
+  const auto* s = warp.lanes<std::uint64_t>(in.operand[1]);
+  for (int i = 0; i < kWarpSize; ++i)
+    if (active >> i & 1) d[i] = static_cast<std::uint32_t>(s[i]);
+  return Step::kNext;
+}
+
+Step invert_predicate(Warp& warp, const Instruction& in, LaneMask active) {
+  warp.set_predicate(in.operand[0], active, ~warp.predicate(in.operand[1]));
+  return Step::kNext;
+}
+
+// From small[0] bits to small[1]; immediate: sign extension.
+Step widen(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto* s = warp.lanes<std::uint32_t>(in.operand[1]);
+  const int unused = 64 - in.small[0];
+  for (int i = 0; i < kWarpSize; ++i) {
+    if (!(active >> i & 1)) continue;
+    const std::uint64_t high = std::uint64_t{s[i]} << unused;
+    const std::uint64_t value = in.immediate != 0
+                                    ? static_cast<std::uint64_t>(static_cast<std::int64_t>(high) >> unused)
+                                    : high >> unused;
+    if (in.small[1] == 64)
+      warp.lanes<std::uint64_t>(in.operand[0])[i] = value;
+    else
+      warp.lanes<std::uint32_t>(in.operand[0])[i] =
+          static_cast<std::uint32_t>(in.small[1] == 16 ? value & 0xffff : value);
+  }
+  return Step::kNext;
+}
+
+Step end_of_entry(Warp& warp, const Instruction&, LaneMask active) { return warp.exit(active); }
+
+}  // namespace
+
+EntryBuilder::EntryBuilder(const PtxModule& module, const Function& function,
+                           const VariableAddress& variable_address, Entry& entry)
+    : module_(module), function_(function), variable_address_(variable_address), entry_(entry) {
+  register_slots_.assign(static_cast<std::size_t>(function.register_count), kNoSlot);
+}
+
+void EntryBuilder::run() {
+  entry_.name = function_.name;
+  const Dim3 block = function_.required_block.x != 0 ? function_.required_block : function_.max_block;
+  if (block.x != 0)
+    entry_.max_threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(block.count(), 1024));
+  entry_.required_block = function_.required_block;
+  entry_.required_cluster = function_.required_cluster;
+  entry_.min_ctas_per_sm = function_.min_ctas_per_sm;
+  entry_.max_registers = function_.max_registers;
+  lay_out_parameters();
+  statement_pc_.resize(function_.statements.size());
+  for (std::size_t i = 0; i < function_.statements.size(); ++i) decode_statement(i);
+  patch_targets();
+  compute_reconvergence(entry_.code);
+}
+
+void EntryBuilder::lay_out_parameters() {
+  std::uint32_t offset = 0;
+  for (const Variable& p : function_.parameters) {
+    offset = align_up(offset, p.alignment);
+    const auto size = static_cast<std::uint32_t>(p.size_bytes);
+    entry_.parameters.push_back({p.name, offset, size, p.alignment});
+    parameter_offsets_[p.name] = offset;
+    offset += size;
+  }
+  entry_.parameter_bytes = offset;
+}
+
+void EntryBuilder::decode_statement(std::size_t index) {
+  const Statement& s = function_.statements[index];
+  statement_ = &s;
+  statement_pc_[index] = static_cast<std::uint32_t>(entry_.code.size());
+  entry_.statements.push_back({s.text, s.ptx_line, s.file, s.source_line});
+  if (s.opcode.empty()) {
+    emit(end_of_entry).flow = Flow::kExit;
+    return;
+  }
+  Decoder decoder(*this, s);
+  const InstructionTable::Row* row = InstructionTable::instance().find(s.opcode, &decoder.modifiers_);
+  if (row == nullptr) decoder.fail("instruction `" + s.opcode + "` is not known to the simulator");
+  touched_ = 0;
+  row->decode(decoder);
+  for (std::size_t i = 0; i < s.operands.size() && i < 64; ++i)
+    if ((touched_ >> i & 1) == 0 && !row->hint)
+      decoder.fail("operand " + std::to_string(i) + " of `" + s.opcode + "` is not known to the simulator");
+  for (Instruction& i : behind_) entry_.code.push_back(i);
+  behind_.clear();
+}
+
+void EntryBuilder::patch_targets() {
+  for (const auto& [instruction, statement] : branches_)
+    entry_.code[instruction].target = statement_pc_[static_cast<std::size_t>(statement)];
+}
+
+Instruction& EntryBuilder::emit(Handler handler) {
+  Instruction& in = entry_.code.emplace_back();
+  in.handler = handler;
+  in.statement = static_cast<std::uint32_t>(entry_.statements.size() - 1);
+  if (statement_->guard.index >= 0) {
+    in.guard = register_slot(statement_->guard);
+    in.guard_negated = statement_->guard_negated;
+  }
+  return in;
+}
+
+// --- slots
+
+Slot EntryBuilder::allocate(int bits) {
+  constexpr std::uint32_t kPredicateBytes = 64;  // one word, but vectors stay aligned
+  const std::uint32_t bytes = bits == 1 ? kPredicateBytes : std::max(bits, 32) / 8 * kWarpSize;
+  const Slot slot = entry_.register_file_bytes;
+  entry_.register_file_bytes += bytes;
+  return slot;
+}
+
+Slot EntryBuilder::register_slot(RegisterId reg) {
+  Slot& slot = register_slots_[static_cast<std::size_t>(reg.index)];
+  if (slot == kNoSlot) slot = allocate(reg.bits);
+  return slot;
+}
+
+Slot EntryBuilder::constant(std::uint64_t value, int bits) {
+  if (bits < 64 && bits > 1) bits = 32, value &= 0xffffffffu;
+  auto [it, fresh] = constants_.try_emplace({value, bits}, kNoSlot);
+  if (fresh) {
+    it->second = allocate(bits);
+    entry_.constants.push_back({it->second, value, static_cast<std::uint8_t>(bits)});
+  }
+  return it->second;
+}
+
+Slot EntryBuilder::special(const std::string& name, const Decoder& decoder) {
+  const auto which = special_registers().find(name);
+  if (which == special_registers().end())
+    decoder.fail("register `" + name + "` is not known to the simulator");
+  auto [it, fresh] = specials_.try_emplace(name, kNoSlot);
+  if (fresh) {
+    it->second = allocate(32);
+    entry_.specials.push_back({it->second, which->second});
+  }
+  return it->second;
+}
+
+Slot EntryBuilder::shared_address(const Variable& v, std::int64_t displacement, int bits) {
+  const bool dynamic = v.external;
+  std::uint32_t offset = 0;
+  if (dynamic) {
+    entry_.dynamic_alignment = std::max(entry_.dynamic_alignment, v.alignment);
+  } else {
+    auto [it, fresh] = shared_offsets_.try_emplace(&v, 0);
+    if (fresh) {
+      it->second = align_up(entry_.static_shared_bytes, v.alignment);
+      entry_.static_shared_bytes = it->second + static_cast<std::uint32_t>(v.size_bytes);
+      entry_.shared_variables.push_back({v.name, it->second, static_cast<std::uint32_t>(v.size_bytes)});
+    }
+    offset = it->second;
+  }
+  const Slot slot = allocate(bits);
+  entry_.shared_addresses.push_back(
+      {slot, offset + static_cast<std::uint32_t>(displacement), dynamic, static_cast<std::uint8_t>(bits)});
+  return slot;
+}
+
+Slot EntryBuilder::symbol(const std::string& name, std::int64_t displacement, int bits,
+                          const Decoder& decoder) {
+  const int width = bits == 64 ? 64 : 32;
+  const auto number = [&](std::uint64_t address) {
+    return constant(address + static_cast<std::uint64_t>(displacement), width);
+  };
+  const Variable* v = function_.find_variable(statement_->scope, name);
+  if (v == nullptr) {
+    if (const auto it = parameter_offsets_.find(name); it != parameter_offsets_.end())
+      return number(it->second);
+    if (const auto address = variable_address_(name)) return number(*address);
+    for (const Variable& m : module_.variables)
+      if (m.name == name) v = &m;
+  }
+  if (v == nullptr) decoder.fail("`" + name + "` is not declared");
+  if (v->space == Space::kShared) return shared_address(*v, displacement, width);
+  if (v->space != Space::kLocal) decoder.fail("the address of `" + name + "` is not supported");
+  auto [it, fresh] = local_offsets_.try_emplace(v, 0);
+  if (fresh) {
+    it->second = align_up(entry_.local_bytes, v->alignment);
+    entry_.local_bytes = align_up(it->second + static_cast<std::uint32_t>(v->size_bytes), 16);
+  }
+  return number(it->second);
+}
+
+void decode_entry(const PtxModule& module, const Function& function, const VariableAddress& variable_address,
+                  Entry& entry) {
+  EntryBuilder(module, function, variable_address, entry).run();
+}
+
+// --- Decoder
+
+void Decoder::fail(const std::string& message) const {
+  throw PtxError{statement_.ptx_line, message, statement_.text};
+}
+
+bool Decoder::has(std::string_view modifier) const {
+  return std::find(modifiers_.begin(), modifiers_.end(), modifier) != modifiers_.end();
+}
+
+std::string_view Decoder::modifier(int index) const {
+  return static_cast<std::size_t>(index) < modifiers_.size() ? modifiers_[static_cast<std::size_t>(index)]
+                                                             : std::string_view();
+}
+
+std::string_view Decoder::first_of(std::initializer_list<std::string_view> candidates) const {
+  for (const std::string_view c : candidates)
+    if (has(c)) return c;
+  return {};
+}
+
+int Decoder::count() const { return static_cast<int>(statement_.operands.size()); }
+
+const Operand& Decoder::at(int index) const {
+  if (index >= count())
+    fail("`" + statement_.opcode + "` needs more than " + std::to_string(count()) + " operands");
+  builder_.touched_ |= std::uint64_t{1} << (index & 63);
+  return statement_.operands[static_cast<std::size_t>(index)];
+}
+
+bool Decoder::is_vector(int index) const {
+  return index < count() && at(index).kind == Operand::Kind::kVector;
+}
+bool Decoder::is_sink(int index) const { return index < count() && at(index).kind == Operand::Kind::kSink; }
+bool Decoder::is_address(int index) const {
+  return index < count() && at(index).kind == Operand::Kind::kAddress;
+}
+bool Decoder::is_immediate(int index) const {
+  return index < count() && at(index).kind == Operand::Kind::kInteger;
+}
+
+std::int64_t Decoder::immediate(int index) const {
+  const Operand& o = at(index);
+  if (o.kind != Operand::Kind::kInteger)
+    fail("operand " + std::to_string(index) + " must be an integer constant");
+  return static_cast<std::int64_t>(o.value);
+}
+
+std::string_view Decoder::special_name(int index) const {
+  const Operand& o = at(index);
+  return o.kind == Operand::Kind::kSpecial ? std::string_view(o.name) : std::string_view();
+}
+
+Slot Decoder::element_source(const Operand& o, int bits, bool is_float) {
+  using K = Operand::Kind;
+  const auto f64 = [&] {
+    double value;
+    std::memcpy(&value, &o.value, sizeof value);
+    return value;
+  };
+  const auto f32_bits = [](float value) {
+    std::uint32_t raw;
+    std::memcpy(&raw, &value, sizeof raw);
+    return std::uint64_t{raw};
+  };
+  const auto f64_bits = [](double value) {
+    std::uint64_t raw;
+    std::memcpy(&raw, &value, sizeof raw);
+    return raw;
+  };
+  switch (o.kind) {
+    case K::kRegister: {
+      if ((bits == 1) != (o.reg.bits == 1)) fail("register `" + o.name + "` has the wrong type");
+      const Slot slot = builder_.register_slot(o.reg);
+      if (bits == 1) {
+        if (!o.negated) return slot;
+        const Slot inverse = builder_.allocate(1);
+        Instruction& in = builder_.emit(invert_predicate);
+        in.operand = {inverse, slot};
+        return inverse;
+      }
+      if (o.reg.bits < bits && !(bits <= 32 && o.reg.bits <= 32))
+        fail("register `" + o.name + "` is narrower than the " + std::to_string(bits) + " bits read");
+      if (bits <= 32 && o.reg.bits == 64) {
+        const Slot low = builder_.allocate(32);
+        Instruction& in = builder_.emit(narrow);
+        in.operand = {low, slot};
+        return low;
+      }
+      return slot;
+    }
+    case K::kSpecial: {
+      const Slot slot = builder_.special(o.name, *this);
+      if (bits <= 32) return slot;
+      const Slot wide = builder_.allocate(64);
+      Instruction& in = builder_.emit(widen);
+      in.operand = {wide, slot};
+      in.small[0] = 32, in.small[1] = 64;
+      return wide;
+    }
+    case K::kSymbol:
+      return builder_.symbol(o.name, o.displacement, bits, *this);
+    case K::kInteger: {
+      if (bits == 1) return builder_.constant(((o.value != 0) != o.negated) ? kAllLanes : 0, 1);
+      const auto value = static_cast<double>(static_cast<std::int64_t>(o.value));
+      if (is_float && bits == 32) return builder_.constant(f32_bits(static_cast<float>(value)), 32);
+      if (is_float && bits == 64) return builder_.constant(f64_bits(value), 64);
+      return builder_.constant(bits < 32 ? o.value & ((1ull << bits) - 1) : o.value, bits);
+    }
+    case K::kFloat32:
+      if (bits == 64 && is_float) {
+        float value;
+        std::memcpy(&value, &o.value, sizeof value);
+        return builder_.constant(f64_bits(value), 64);
+      }
+      return builder_.constant(o.value, bits);
+    case K::kFloat64:
+      if (bits == 32) return builder_.constant(f32_bits(static_cast<float>(f64())), 32);
+      return builder_.constant(o.value, bits);
+    case K::kVector:
+    case K::kAddress:
+    case K::kSink:
+      break;
+  }
+  fail("an operand of `" + statement_.opcode + "` cannot be read as a value");
+}
+
+Slot Decoder::element_destination(const Operand& o, int bits, bool sign_extend) {
+  if (o.kind == Operand::Kind::kSink) return kNoSlot;
+  if (o.kind != Operand::Kind::kRegister)
+    fail("a destination of `" + statement_.opcode + "` is not a register");
+  if ((bits == 1) != (o.reg.bits == 1)) fail("register `" + o.name + "` has the wrong type");
+  if (o.reg.bits < bits) fail("register `" + o.name + "` is narrower than the result");
+  const Slot slot = builder_.register_slot(o.reg);
+  if (bits == 1 || o.reg.bits == bits) return slot;
+  if (o.reg.bits <= 32 && !sign_extend) return slot;  // handlers write 32 zero-extended bits
+  const Slot result = builder_.allocate(bits);
+  Instruction in;
+  in.handler = widen;
+  in.operand = {slot, result};
+  in.small[0] = static_cast<std::uint8_t>(bits);
+  in.small[1] = static_cast<std::uint8_t>(o.reg.bits);
+  in.immediate = sign_extend;
+  in.statement = static_cast<std::uint32_t>(builder_.entry_.statements.size() - 1);
+  if (statement_.guard.index >= 0) {
+    in.guard = builder_.register_slot(statement_.guard);
+    in.guard_negated = statement_.guard_negated;
+  }
+  builder_.behind_.push_back(in);
+  return result;
+}
+
+Slot Decoder::source(int index, int bits) { return element_source(at(index), bits, false); }
+Slot Decoder::float_source(int index, int bits) { return element_source(at(index), bits, true); }
+
+Slot Decoder::destination(int index, int bits, bool sign_extend) {
+  return element_destination(at(index), bits, sign_extend);
+}
+
+Slot Decoder::second_destination(int index, int bits) {
+  const Operand& o = at(index);
+  return o.second == nullptr ? kNoSlot : element_destination(*o.second, bits, false);
+}
+
+std::vector<Slot> Decoder::vector_source(int index, int bits) {
+  const Operand& o = at(index);
+  std::vector<Slot> slots;
+  if (o.kind != Operand::Kind::kVector) return {element_source(o, bits, false)};
+  for (const Operand& e : o.elements) slots.push_back(element_source(e, bits, false));
+  return slots;
+}
+
+std::vector<Slot> Decoder::vector_destination(int index, int bits, bool sign_extend) {
+  const Operand& o = at(index);
+  std::vector<Slot> slots;
+  if (o.kind != Operand::Kind::kVector) return {element_destination(o, bits, sign_extend)};
+  for (const Operand& e : o.elements) slots.push_back(element_destination(e, bits, sign_extend));
+  return slots;
+}
+
+AddressOperand Decoder::address(int index) {
+  const Operand& o = at(index);
+  if (o.kind != Operand::Kind::kAddress) fail("operand " + std::to_string(index) + " must be an address");
+  const Operand& base = o.elements[0];
+  AddressOperand a;
+  a.displacement = o.displacement;
+  switch (base.kind) {
+    case Operand::Kind::kRegister:
+      if (base.reg.bits != 32 && base.reg.bits != 64) fail("`" + base.name + "` cannot hold an address");
+      a.base = builder_.register_slot(base.reg);
+      a.is_64_bit = base.reg.bits == 64;
+      break;
+    case Operand::Kind::kSymbol:
+      a.base = builder_.symbol(base.name, 0, 64, *this);
+      break;
+    case Operand::Kind::kInteger:
+      a.base = builder_.constant(base.value, 64);
+      break;
+    default:
+      fail("operand " + std::to_string(index) + " is not an address the simulator knows");
+  }
+  return a;
+}
+
+std::vector<Slot> Decoder::coordinates(int index) {
+  const Operand& o = at(index);
+  std::vector<Slot> slots;
+  for (std::size_t i = 1; i < o.elements.size(); ++i)
+    slots.push_back(element_source(o.elements[i], 32, false));
+  return slots;
+}
+
+Instruction& Decoder::emit(Handler handler) {
+  Instruction& in = builder_.emit(handler);
+  in.converged = converged_;
+  return in;
+}
+
+Instruction& Decoder::emit_branch(Handler handler, int index) {
+  const Operand& o = at(index);
+  const int statement =
+      o.kind == Operand::Kind::kSymbol ? builder_.function_.find_label(statement_.scope, o.name) : -1;
+  if (statement < 0) fail("label `" + o.name + "` is not defined here");
+  builder_.branches_.emplace_back(builder_.entry_.code.size(), statement);
+  Instruction& in = emit(handler);
+  in.flow = Flow::kBranch;
+  return in;
+}
+
+Instruction& Decoder::emit_exit(Handler handler) {
+  Instruction& in = emit(handler);
+  in.flow = Flow::kExit;
+  return in;
+}
+
+Slot Decoder::scratch(int bits) { return builder_.allocate(bits); }
+Slot Decoder::constant(std::uint64_t value, int bits) { return builder_.constant(value, bits); }
+void Decoder::own(std::shared_ptr<void> data) { builder_.entry_.owned.push_back(std::move(data)); }
+
+}  // namespace jfa::simulator

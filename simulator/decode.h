@@ -1,0 +1,65 @@
+// Turns a parsed entry into code: registers, constants and symbols get slots, statements become instructions.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "simulator/instruction_table.h"
+#include "simulator/program.h"
+#include "simulator/ptx.h"
+
+namespace jfa::simulator {
+
+/// Address of a module's .global or .const variable by name, if it has one.
+using VariableAddress = std::function<std::optional<std::uint64_t>(std::string_view name)>;
+
+/// Decodes one entry; throws PtxError for what the table does not know.
+void decode_entry(const PtxModule& module, const Function& function, const VariableAddress& variable_address,
+                  Entry& entry);
+
+/// Fills in where the paths of each branch meet again: its immediate post-dominator.
+void compute_reconvergence(std::vector<Instruction>& code);
+
+/// Builds the entry's code and register file; Decoder is its face to the instruction families.
+class EntryBuilder {
+ public:
+  EntryBuilder(const PtxModule& module, const Function& function, const VariableAddress& variable_address,
+               Entry& entry);
+  void run();
+
+ private:
+  friend class Decoder;
+
+  void lay_out_parameters();
+  void decode_statement(std::size_t index);
+  void patch_targets();
+
+  Slot allocate(int bits);
+  Slot register_slot(RegisterId reg);
+  Slot constant(std::uint64_t value, int bits);
+  Slot special(const std::string& name, const Decoder& decoder);
+  Slot symbol(const std::string& name, std::int64_t displacement, int bits, const Decoder& decoder);
+  Slot shared_address(const Variable& variable, std::int64_t displacement, int bits);
+  Instruction& emit(Handler handler);
+
+  const PtxModule& module_;
+  const Function& function_;
+  const VariableAddress& variable_address_;
+  Entry& entry_;
+
+  const Statement* statement_ = nullptr;
+  std::vector<Slot> register_slots_;
+  std::map<std::pair<std::uint64_t, int>, Slot> constants_;
+  std::map<std::string, Slot, std::less<>> specials_;
+  std::map<const Variable*, std::uint32_t> shared_offsets_, local_offsets_;
+  std::map<std::string, std::uint32_t, std::less<>> parameter_offsets_;
+  std::vector<std::uint32_t> statement_pc_;
+  std::vector<std::pair<std::size_t, int>> branches_;  // instruction, statement index of the target
+  std::vector<Instruction> behind_;                    // to be appended when the statement is done
+  std::uint64_t touched_ = 0;                          // operands that the row has looked at
+};
+
+}  // namespace jfa::simulator
