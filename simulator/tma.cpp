@@ -1,0 +1,198 @@
+#include "simulator/tma.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+
+#include "simulator/bulk_copy_groups.h"
+
+namespace jfa::simulator {
+namespace {
+
+constexpr std::uint32_t kChunkBytes = 16;  // what a swizzle moves as one
+
+void check(const TensorBox& box, std::uint32_t offset, bool is_store, const ProgramPoint& point) {
+  const std::string wrong = check_box(box.map, box.coordinates, offset, is_store);
+  if (!wrong.empty())
+    fail(offset % 128 != 0 ? ErrorKind::kMisaligned : ErrorKind::kInvalidOperand, point, wrong);
+}
+
+// Calls visit(shared offset, box offset, bytes) for the pieces of one row that stay together under the
+// swizzle.
+template <class Visit>
+void for_each_piece(const TensorMap& map, std::uint32_t shared, std::uint32_t bytes, Visit&& visit) {
+  if (map.swizzle == CU_TENSOR_MAP_SWIZZLE_NONE) return visit(shared, 0u, bytes);
+  for (std::uint32_t at = 0; at < bytes; at += kChunkBytes)
+    visit(swizzle_shared_address(map.swizzle, shared + at), at, kChunkBytes);
+}
+
+std::string text(const TensorBox& box) {
+  std::string at;
+  for (std::uint32_t d = 0; d < box.map.rank; ++d)
+    at += fmt::format("{}{}", d ? "," : "", box.coordinates[d]);
+  return fmt::format("{}-byte box at ({}) of the tensor at {:#x}", box.map.box_bytes(), at,
+                     box.map.global_address);
+}
+
+class TensorLoad final : public AsyncOperation {
+ public:
+  TensorLoad(const TensorBox& box, const std::vector<BulkDestination>& destinations,
+             const ProgramPoint& point)
+      : AsyncOperation(point),
+        box_(box),
+        arrivals_(destinations, box.map.shared_bytes(), box.map.box_bytes(), "TMA load", point) {}
+
+  bool advance(Machine& machine) override {
+    switch (step_++) {
+      case 0:
+        read(machine.memory());
+        return false;
+      case 1:
+        for (const BulkDestination& destination : arrivals_.destinations())
+          write(destination.cta->shared(), destination.offset);
+        return false;
+      default:
+        arrivals_.complete();
+        return true;
+    }
+  }
+
+  std::string describe() const override {
+    return fmt::format("TMA load of the {} to shared {:#x}", text(box_),
+                       arrivals_.destinations().front().offset);
+  }
+
+ private:
+  // Elements outside the tensor are zeros.
+  void read(DeviceMemory& memory) {
+    data_.assign(box_.map.box_bytes(), std::byte{0});
+    std::byte* row_data = data_.data();
+    for_each_box_row(box_.map, box_.coordinates, [&](const BoxRow& row) {
+      if (row.valid_bytes != 0)
+        std::memcpy(row_data + row.skip_bytes,
+                    memory.access(row.global_address + row.skip_bytes, row.valid_bytes,
+                                  box_.map.element_bytes, false, issue()),
+                    row.valid_bytes);
+      row_data += box_.map.box_row_bytes();
+    });
+  }
+
+  void write(SharedMemory& memory, std::uint32_t offset) const {
+    const std::uint32_t row_bytes = box_.map.box_row_bytes(), pitch = box_.map.shared_pitch_bytes();
+    const std::byte* row_data = data_.data();
+    for (std::uint32_t row = 0; row < box_.map.box_rows(); ++row, offset += pitch, row_data += row_bytes) {
+      for_each_piece(box_.map, offset, row_bytes,
+                     [&](std::uint32_t at, std::uint32_t from, std::uint32_t bytes) {
+                       std::memcpy(memory.data(at), row_data + from, bytes);
+                       if (row_bytes != pitch) memory.note_async_write(at, bytes);
+                     });
+      // A row as wide as its pitch fills it, in whatever order.
+      if (row_bytes == pitch) memory.note_async_write(offset, row_bytes);
+    }
+  }
+
+  TensorBox box_;
+  BulkArrivals arrivals_;
+  std::vector<std::byte> data_;  // rows without gaps
+  int step_ = 0;
+};
+
+class TensorStore final : public AsyncOperation {
+ public:
+  TensorStore(const TensorBox& box, Cta& cta, std::uint32_t offset, std::optional<ReductionKind> reduction,
+              const ProgramPoint& point)
+      : AsyncOperation(point),
+        box_(box),
+        cta_(cta),
+        offset_(offset),
+        reduction_(reduction),
+        progress_(std::make_shared<BulkProgress>()) {
+    const char* what = reduction_ ? "TMA reduction" : "TMA store";
+    auto& shadow = cta.extension<AsyncShadow>();
+    progress_->source = {
+        &shadow, shadow.begin(AsyncShadow::Access::kRead, offset, box.map.shared_bytes(), what, point)};
+    // Rows that will be dropped may hold anything.
+    for_each_box_row(box_.map, box_.coordinates, [&](const BoxRow& row) {
+      for_each_piece(box_.map, offset_ + row.shared_offset, stored_bytes(box_.map, row),
+                     [&](std::uint32_t at, std::uint32_t, std::uint32_t bytes) {
+                       if (bytes != 0) shadow.check_source(at, bytes, what, point);
+                     });
+    });
+    cta.extension<BulkGroups>().add(point.warp * kWarpSize + point.lane, progress_);
+  }
+
+  bool advance(Machine& machine) override {
+    if (!progress_->source_read) {
+      read();
+      progress_->source_read = true;
+      return false;
+    }
+    write(machine.memory());
+    progress_->done = true;
+    return true;
+  }
+
+  std::string describe() const override {
+    return fmt::format("TMA {} of the {} from shared {:#x}", reduction_ ? "reduction" : "store", text(box_),
+                       offset_);
+  }
+
+ private:
+  void read() {
+    data_.resize(box_.map.box_bytes());
+    const std::uint32_t row_bytes = box_.map.box_row_bytes(), pitch = box_.map.shared_pitch_bytes();
+    std::byte* row_data = data_.data();
+    std::uint32_t offset = offset_;
+    for (std::uint32_t row = 0; row < box_.map.box_rows(); ++row, offset += pitch, row_data += row_bytes)
+      for_each_piece(box_.map, offset, row_bytes,
+                     [&](std::uint32_t at, std::uint32_t to, std::uint32_t bytes) {
+                       std::memcpy(row_data + to, cta_.shared().data(at), bytes);
+                     });
+  }
+
+  void write(DeviceMemory& memory) const {
+    const std::byte* row_data = data_.data();
+    for_each_box_row(box_.map, box_.coordinates, [&](const BoxRow& row) {
+      if (const std::uint32_t bytes = stored_bytes(box_.map, row)) {
+        std::byte* to = memory.access(row.global_address, bytes, kChunkBytes, true, issue());
+        if (reduction_)
+          reduce_elements(reduction_->op, reduction_->type, to, row_data, bytes);
+        else
+          std::memcpy(to, row_data, bytes);
+      }
+      row_data += box_.map.box_row_bytes();
+    });
+  }
+
+  TensorBox box_;
+  Cta& cta_;
+  std::uint32_t offset_;
+  std::optional<ReductionKind> reduction_;
+  std::shared_ptr<BulkProgress> progress_;
+  std::vector<std::byte> data_;  // rows without gaps
+};
+
+}  // namespace
+
+void start_tensor_load(Machine& machine, const TensorBox& box,
+                       const std::vector<BulkDestination>& destinations, const ProgramPoint& point) {
+  for (const BulkDestination& destination : destinations) check(box, destination.offset, false, point);
+  machine.post(std::make_unique<TensorLoad>(box, destinations, point));
+}
+
+void start_tensor_store(Machine& machine, const TensorBox& box, Cta& cta, std::uint32_t offset,
+                        std::optional<ReductionOp> reduction, const ProgramPoint& point) {
+  check(box, offset, true, point);
+  std::optional<ReductionKind> kind;
+  if (reduction) {
+    const auto type = reduction_type(box.map, *reduction);
+    if (!type || !reduction_exists(*reduction, *type))
+      fail(ErrorKind::kInvalidOperand, point,
+           fmt::format("the tensor map's data type {} has no such reduction", int(box.map.data_type)));
+    kind = ReductionKind{*reduction, *type};
+  }
+  machine.post(std::make_unique<TensorStore>(box, cta, offset, kind, point));
+}
+
+}  // namespace jfa::simulator
