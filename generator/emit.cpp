@@ -38,30 +38,14 @@ std::string configuration_block(const KernelPlan& plan) {
       "constexpr int kBoxes = {};  // boxes a row\n"
       "constexpr int kSwizzleBytes = {};\n"
       "constexpr int kSharedBytes = {};  // dynamic shared memory of the main entry\n"
-      "constexpr int kTensorMemoryColumns = {};\n"
+      "{}"
       "}}  // namespace jfa::kernel::config\n",
       plan.query_stages, plan.key_value_stages, plan.operand.box_dim, plan.operand.boxes,
-      plan.operand.swizzle_bytes, plan.main.shared_bytes, plan.tensor_memory_columns);
+      plan.operand.swizzle_bytes, plan.main.shared_bytes,
+      plan.tensor_memory_columns == 0
+          ? ""
+          : fmt::format("constexpr int kTensorMemoryColumns = {};\n", plan.tensor_memory_columns));
   return text;
-}
-
-std::vector<std::string_view> fragments(const KernelSpec& spec) {
-  return {
-      "attention/parameters.h",
-      "ptx/thread.cuh",
-      "ptx/mbarrier.cuh",
-      "ptx/bulk_tensor.cuh",
-      "ptx/tcgen05.cuh",
-      "attention/operand.cuh",
-      spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh",
-      "attention/prepare.cu",
-      "attention/work_queue.cuh",
-      "attention/pipeline.cuh",
-      "attention/softmax.cuh",
-      "sm100/descriptors.cuh",
-      "attention/matrix_descriptor.cuh",
-      "sm100/forward.cu",
-  };
 }
 
 }  // namespace
@@ -73,7 +57,7 @@ KernelSource emit(const KernelPlan& plan) {
   source.options = {"--std=c++20", "--generate-line-info"};
   source.entries = {plan.prepare.name, plan.main.name};
   source.text = configuration_block(plan);
-  for (std::string_view path : fragments(plan.spec)) {
+  for (std::string_view path : plan.fragments) {
     source.text += fmt::format("\n// ---- {}\n", path);
     source.text += fragment(path);
   }

@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "generator/target_family.h"
 #include "templates/attention/parameters.h"
 
 namespace jfa {
 namespace {
 
-// Shared memory a CTA may have on compute capability 10.x, and what the barriers and the item ring take of
-// it.
+// Shared memory a CTA may have, the same on 9.0 and 10.x.
 constexpr int kSharedLimitBytes = 232448;
-constexpr int kControlBytes = 1024;
+// Tiles start at multiples of the widest swizzle's repeat, wherever dynamic shared memory starts.
+constexpr int kTileAlignmentBytes = 1024;
 constexpr int kElementBytes = 2;
+// More key/value tiles in flight hide nothing.
+constexpr int kMostKeyValueStages = 8;
 
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 
@@ -22,7 +25,8 @@ std::uint64_t align_up(std::uint64_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-// The widest swizzle whose row divides the padded row.
+}  // namespace
+
 OperandPlan plan_operand(int padded_dim) {
   OperandPlan operand;
   operand.box_dim = padded_dim % 64 == 0 ? 64 : padded_dim % 32 == 0 ? 32 : 16;
@@ -31,22 +35,38 @@ OperandPlan plan_operand(int padded_dim) {
   return operand;
 }
 
-}  // namespace
+void plan_shared_memory(KernelPlan& plan, int control_bytes) {
+  const int query_bytes = plan.query_tile * plan.spec.padded_dim * kElementBytes;
+  const int key_bytes = plan.key_tile * plan.spec.padded_dim * kElementBytes;
+  const int fixed = kTileAlignmentBytes + control_bytes + (plan.query_stages + 1) * query_bytes;
+  plan.key_value_stages = std::min(kMostKeyValueStages, (kSharedLimitBytes - fixed) / key_bytes);
+  plan.main.shared_bytes = fixed + plan.key_value_stages * key_bytes;
+}
+
+std::vector<std::string_view> common_fragments(const KernelSpec& spec,
+                                               std::vector<std::string_view> target_ptx,
+                                               std::string_view descriptors) {
+  std::vector<std::string_view> fragments{"attention/parameters.h", "ptx/thread.cuh", "ptx/mbarrier.cuh",
+                                          "ptx/bulk_tensor.cuh"};
+  fragments.insert(fragments.end(), target_ptx.begin(), target_ptx.end());
+  for (std::string_view fragment : {
+           std::string_view("attention/operand.cuh"),
+           std::string_view(spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh"),
+           std::string_view("attention/prepare.cu"),
+           std::string_view("attention/work_queue.cuh"),
+           std::string_view("attention/pipeline.cuh"),
+           std::string_view("attention/softmax.cuh"),
+           descriptors,
+           std::string_view("attention/matrix_descriptor.cuh"),
+       }) {
+    fragments.push_back(fragment);
+  }
+  return fragments;
+}
 
 Result<KernelPlan> plan(const KernelSpec& spec) {
-  KernelPlan plan;
-  plan.spec = spec;
-  plan.operand = plan_operand(spec.padded_dim);
-  const int tile_bytes = plan.key_tile * spec.padded_dim * kElementBytes;
-  const int query_bytes = plan.query_tile * spec.padded_dim * kElementBytes;
-  // Query stages, the output's staging tile, then as many key/value tiles as fit; more than 8 hide nothing.
-  const int left = kSharedLimitBytes - kControlBytes - 1024 - (plan.query_stages + 1) * query_bytes;
-  plan.key_value_stages = std::min(8, left / tile_bytes);
-  const int shared_bytes =
-      kControlBytes + 1024 + (plan.query_stages + 1) * query_bytes + plan.key_value_stages * tile_bytes;
-  plan.prepare = {"jfa_prepare", 1024, 0, EntryPlan::Grid::kOneCta};
-  plan.main = {"jfa_forward", 256, shared_bytes, EntryPlan::Grid::kPersistent};
-  return plan;
+  const PlanFunction target_plan = spec.target == Target::sm_90a ? plan_sm90 : plan_sm100;
+  return target_plan(spec);
 }
 
 WorkspaceMap workspace_map(const KernelPlan& plan, std::int64_t batch, std::int64_t query_rows) {
@@ -86,6 +106,7 @@ std::string describe(const KernelPlan& plan) {
       {"key_value_stages", plan.key_value_stages},
       {"box_dim", plan.operand.box_dim},
       {"swizzle_bytes", plan.operand.swizzle_bytes},
+      {"output_box_rows", plan.output_box_rows},
       {"tensor_memory_columns", plan.tensor_memory_columns},
       {"entries", {entry(plan.prepare), entry(plan.main)}},
   };

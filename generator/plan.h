@@ -31,10 +31,12 @@ struct KernelPlan {
   int key_tile = 128;    // rows
   int query_stages = 2;
   int key_value_stages = 4;
+  int output_box_rows = 128;  // rows of one box of the output's tensor map
   OperandPlan operand;
-  int tensor_memory_columns = 512;
+  int tensor_memory_columns = 0;  // 0: the target has none
   EntryPlan prepare;
   EntryPlan main;
+  std::vector<std::string_view> fragments;  // templates in the order in which they are emitted
 };
 
 Result<KernelPlan> plan(const KernelSpec& spec);

@@ -11,10 +11,11 @@ struct TargetRow {
   Target target;
   std::string_view name;
 };
-constexpr std::array<TargetRow, 3> kTargets{{
+constexpr std::array<TargetRow, 4> kTargets{{
     {Target::sm_100f, "sm_100f"},
     {Target::sm_100a, "sm_100a"},
     {Target::sm_103a, "sm_103a"},
+    {Target::sm_90a, "sm_90a"},
 }};
 
 constexpr std::array<int, 5> kPaddedDims{16, 32, 64, 96, 128};
@@ -43,8 +44,9 @@ Result<Target> parse_target(std::string_view name) {
 
 Result<Target> target_for_device(int major, int minor) {
   if (major == 10 && (minor == 0 || minor == 3)) return Target::sm_100f;
+  if (major == 9 && minor == 0) return Target::sm_90a;
   return Status::unsupported(fmt::format(
-      "compute capability {}.{} is not supported; kernels exist for 10.0 and 10.3", major, minor));
+      "compute capability {}.{} is not supported; kernels exist for 9.0, 10.0 and 10.3", major, minor));
 }
 
 Result<KernelSpec> specialize(const Configuration& configuration) {

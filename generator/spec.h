@@ -12,7 +12,7 @@
 namespace jfa {
 
 /// What NVRTC is asked for. sm_100f runs on 10.0 and 10.3; the `a` targets on one device generation each.
-enum class Target : std::uint8_t { sm_100f, sm_100a, sm_103a };
+enum class Target : std::uint8_t { sm_100f, sm_100a, sm_103a, sm_90a };
 
 std::string_view to_string(Target target);
 /// The target of that name, or kInvalidArgument naming it.

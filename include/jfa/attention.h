@@ -73,7 +73,7 @@ struct Configuration {
   std::optional<std::int64_t> window;
   bool broadcast_q = false;
   std::int64_t groups = 1;  ///< query heads per key/value head, >= 1
-  std::string target = "sm_100f";  ///< sm_100f, sm_100a, sm_103a
+  std::string target = "sm_100f";  ///< sm_100f, sm_100a, sm_103a, sm_90a
 };
 
 /// Device memory the call may scribble on. address: 256-byte aligned; 0 = take it from the library's own

@@ -1,0 +1,21 @@
+// Compute capability 10.x: tcgen05, accumulators in tensor memory.
+#include "generator/target_family.h"
+
+namespace jfa {
+
+KernelPlan plan_sm100(const KernelSpec& spec) {
+  KernelPlan plan;
+  plan.spec = spec;
+  plan.operand = plan_operand(spec.padded_dim);
+  plan.output_box_rows = plan.query_tile;
+  // Two score buffers of 128 columns, the output's 128, probabilities' 64.
+  plan.tensor_memory_columns = 512;
+  plan.prepare = {"jfa_prepare", 1024, 0, EntryPlan::Grid::kOneCta};
+  plan.main = {"jfa_forward", 256, 0, EntryPlan::Grid::kPersistent};
+  plan_shared_memory(plan, 2048);
+  plan.fragments = common_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
+  plan.fragments.push_back("sm100/forward.cu");
+  return plan;
+}
+
+}  // namespace jfa

@@ -1,0 +1,39 @@
+// Compute capability 9.0: wgmma, accumulators in registers.
+#include "generator/target_family.h"
+
+namespace jfa {
+namespace {
+
+// The product of probabilities and values has an instruction of its own for every width.
+std::string_view value_product(int padded_dim) {
+  switch (padded_dim) {
+    case 16:
+      return "ptx/wgmma_rs_n16.cuh";
+    case 32:
+      return "ptx/wgmma_rs_n32.cuh";
+    case 64:
+      return "ptx/wgmma_rs_n64.cuh";
+    case 96:
+      return "ptx/wgmma_rs_n96.cuh";
+    default:
+      return "ptx/wgmma_rs_n128.cuh";
+  }
+}
+
+}  // namespace
+
+KernelPlan plan_sm90(const KernelSpec& spec) {
+  KernelPlan plan;
+  plan.spec = spec;
+  plan.operand = plan_operand(spec.padded_dim);
+  plan.output_box_rows = 64;  // what one consumer warpgroup stores
+  plan.prepare = {"jfa_prepare", 1024, 0, EntryPlan::Grid::kOneCta};
+  plan.main = {"jfa_forward", 384, 0, EntryPlan::Grid::kPersistent};
+  plan_shared_memory(plan, 2048);
+  plan.fragments =
+      common_fragments(spec, {"ptx/wgmma.cuh", value_product(spec.padded_dim)}, "sm90/descriptors.cuh");
+  plan.fragments.insert(plan.fragments.end(), {"sm90/softmax_fragment.cuh", "sm90/forward.cu"});
+  return plan;
+}
+
+}  // namespace jfa

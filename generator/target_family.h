@@ -1,0 +1,28 @@
+// A target is one folder of templates and one plan file; this is how the plan file is found.
+#pragma once
+
+#include "generator/plan.h"
+
+namespace jfa {
+
+using PlanFunction = KernelPlan (*)(const KernelSpec&);
+
+KernelPlan plan_sm90(const KernelSpec& spec);   // compute capability 9.0
+KernelPlan plan_sm100(const KernelSpec& spec);  // 10.0 and 10.3
+
+// ---- What the plans share.
+
+/// Columns of a box and its swizzle: the widest that divides the padded row.
+OperandPlan plan_operand(int padded_dim);
+
+/// Fills the stages and the shared bytes of plan.main: a query ring, the output's staging tile, and as many
+/// key/value tiles as fit beside `control_bytes` of barriers.
+void plan_shared_memory(KernelPlan& plan, int control_bytes);
+
+/// The templates up to the target's own: parameters, PTX wrappers, prepare entry, work queue, loading side.
+/// target_ptx: the target's PTX wrappers; descriptors: its matrix-descriptor mode.
+std::vector<std::string_view> common_fragments(const KernelSpec& spec,
+                                               std::vector<std::string_view> target_ptx,
+                                               std::string_view descriptors);
+
+}  // namespace jfa

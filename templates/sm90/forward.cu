@@ -1,0 +1,289 @@
+// The forward entry for compute capability 9.0: one CTA an SM, one 128-row query tile at a time.
+//
+//   warpgroup 0     warp 0: one thread loads queries, keys and values; warp 1: one thread draws work items
+//   warpgroups 1-2  products, softmax and store of 64 query rows each
+//
+// A tile of at most 64 rows is shared by both consumer warpgroups: each takes every other key tile, and the
+// first merges the two results. The scores of the next key tile are computed while the softmax of this one
+// runs.
+namespace jfa::kernel {
+
+constexpr int kWarpgroupThreads = 128;
+constexpr int kConsumers = 2;
+constexpr int kConsumerRows = 64;
+constexpr int kConsumerWarps = 4 * kConsumers;
+constexpr int kOutputRegisters = config::kPaddedDim / 2;
+constexpr u32 kOutputBoxBytes = kConsumerRows * config::kSwizzleBytes;
+
+// Named barriers; 0 is __syncthreads.
+constexpr int kStagingBarrier = 1;  // + consumer
+constexpr int kMergeBarrier = 3;
+
+struct Control {
+  Pipeline pipeline;
+  RowState merged[kConsumerRows];  // of the second consumer's rows
+};
+
+// One consumer warpgroup's view of an item.
+struct Share {
+  int first_row;   // of the query tile
+  int first_tile;  // of the key tiles, and then every `step`-th
+  int step;
+  bool idle;  // nothing to compute
+};
+
+__device__ inline Share share_of(const QueryTile& tile, int count, int consumer) {
+  if (tile.rows > kConsumerRows) return {consumer * kConsumerRows, 0, 1, count == 0};
+  return {0, consumer, kConsumers, consumer >= count};
+}
+
+__device__ inline bool keys_are_split(const QueryTile& tile, int count) {
+  return tile.rows <= kConsumerRows && count > 1;
+}
+
+// Gives a tile back: once per warp, when the warpgroup's products have read it.
+__device__ inline void release(u64* empty, int slot) {
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[slot]);
+}
+
+// Gives the key and value tile of the other consumer back unread. Waits for them first, so that this warp
+// never arrives twice in a phase.
+__device__ inline void pass_tile(Pipeline& pipeline, Ring<kKeyValueStages>& tiles) {
+  for (int i = 0; i < 2; ++i) {
+    tiles.wait_full(pipeline.key_value_full);
+    __syncwarp();
+    release(pipeline.key_value_empty, tiles.slot);
+    tiles.advance();
+  }
+}
+
+__device__ inline void multiply_keys(float (&scores)[64], u32 query, u32 keys) {
+#pragma unroll
+  for (int k = 0; k < config::kPaddedDim / 16; ++k)
+    wgmma_ss(scores, descriptor_k_major(query, k), descriptor_k_major(keys, k), k > 0);
+  wgmma_commit_group();
+}
+
+__device__ inline void multiply_values(float (&output)[kOutputRegisters], const u32 (&probabilities)[8][4],
+                                       u32 values, bool accumulate) {
+#pragma unroll
+  for (int k = 0; k < kTileRows / 16; ++k)
+    wgmma_rs(output, probabilities[k], descriptor_n_major(values, k), accumulate || k > 0);
+  wgmma_commit_group();
+}
+
+// All key tiles of a share: unnormalised output and row states.
+__device__ inline void attend(const Shared<Control>& shared, const QueryTile& tile, const Share& share,
+                              int count, u32 query, float scale_log2, Ring<kKeyValueStages>& tiles,
+                              float (&output)[kOutputRegisters], RowState (&rows)[2]) {
+  Pipeline& pipeline = shared.control->pipeline;
+  const int row = share.first_row + threadIdx.x % kWarpgroupThreads / 32 * 16 + threadIdx.x % 32 / 4;
+  const Interval interval[2] = {row_interval(tile, row), row_interval(tile, row + 8)};
+  auto keys_of = [&](int j, Interval(&keys)[2]) {
+    for (int r = 0; r < 2; ++r)
+      keys[r] = {interval[r].begin - j * kTileRows, interval[r].end - j * kTileRows};
+  };
+
+  float scores[64];
+  float factor[2];
+  u32 probabilities[8][4];
+  Interval keys[2];
+
+  for (int j = 0; j < share.first_tile; ++j) pass_tile(pipeline, tiles);
+  tiles.wait_full(pipeline.key_value_full);
+  wgmma_fence();
+  multiply_keys(scores, query, shared.key_value_tile(tiles.slot));
+  wgmma_wait_group<0>();
+  pin(scores);
+  release(pipeline.key_value_empty, tiles.slot);
+  tiles.advance();
+  keys_of(share.first_tile, keys);
+  softmax_fragment(scores, keys, scale_log2, rows, factor);
+  pack_fragment(scores, probabilities);
+  Ring<kKeyValueStages> values = tiles;
+  tiles.advance();
+
+  bool accumulate = false;
+  int j = share.first_tile + 1;
+  for (; j + share.step - 1 < count; j += share.step) {
+    for (int skip = 1; skip < share.step; ++skip) pass_tile(pipeline, tiles);
+    tiles.wait_full(pipeline.key_value_full);
+    values.wait_full(pipeline.key_value_full);
+    pin(output);
+    wgmma_fence();
+    multiply_keys(scores, query, shared.key_value_tile(tiles.slot));
+    multiply_values(output, probabilities, shared.key_value_tile(values.slot), accumulate);
+    accumulate = true;
+    wgmma_wait_group<1>();
+    pin(scores);
+    release(pipeline.key_value_empty, tiles.slot);
+    tiles.advance();
+    keys_of(j + share.step - 1, keys);
+    softmax_fragment(scores, keys, scale_log2, rows, factor);
+    wgmma_wait_group<0>();
+    pin(output);
+    release(pipeline.key_value_empty, values.slot);
+    scale_rows(output, factor);
+    pack_fragment(scores, probabilities);
+    values = tiles;
+    tiles.advance();
+  }
+  values.wait_full(pipeline.key_value_full);
+  pin(output);
+  wgmma_fence();
+  multiply_values(output, probabilities, shared.key_value_tile(values.slot), accumulate);
+  wgmma_wait_group<0>();
+  pin(output);
+  release(pipeline.key_value_empty, values.slot);
+  for (; j < count; ++j) pass_tile(pipeline, tiles);
+  for (RowState& state : rows) state.sum = quad_sum(state.sum);
+}
+
+// Adds the second consumer's result to the first's. Both call it; the staging tile carries the accumulator.
+__device__ inline void merge(const Shared<Control>& shared, int consumer, float (&output)[kOutputRegisters],
+                             RowState (&rows)[2]) {
+  const int thread = threadIdx.x % kWarpgroupThreads;
+  const int row = thread / 32 * 16 + thread % 32 / 4;
+  RowState* states = shared.control->merged;
+  const u32 staging = shared.output + thread * 4;
+  bar_sync(kMergeBarrier, kConsumers * kWarpgroupThreads);  // the staging tile is free
+  if (consumer == 1) {
+#pragma unroll
+    for (int i = 0; i < kOutputRegisters; ++i) st_shared(staging + i * kWarpgroupThreads * 4, output[i]);
+    if (thread % 4 == 0) {
+      states[row] = rows[0];
+      states[row + 8] = rows[1];
+    }
+  }
+  bar_sync(kMergeBarrier, kConsumers * kWarpgroupThreads);
+  if (consumer == 1) {
+    // Its half of the staging tile is its own again once the first consumer has read it.
+    bar_sync(kMergeBarrier, kConsumers * kWarpgroupThreads);
+    return;
+  }
+  float mine[2], theirs[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const RowState other = states[row + 8 * r];
+    const float reference = fmaxf(rows[r].reference, other.reference);
+    const float finite = reference == kMinusInfinity ? 0.0f : reference;
+    mine[r] = ex2_approx(rows[r].reference - finite);
+    theirs[r] = ex2_approx(other.reference - finite);
+    rows[r] = {reference, rows[r].sum * mine[r] + other.sum * theirs[r]};
+  }
+#pragma unroll
+  for (int i = 0; i < kOutputRegisters; ++i) {
+    const float other = ld_shared(staging + i * kWarpgroupThreads * 4);
+    output[i] = output[i] * mine[fragment_row(i)] + other * theirs[fragment_row(i)];
+  }
+  bar_arrive(kMergeBarrier, kConsumers * kWarpgroupThreads);
+}
+
+// Normalised rows of this warpgroup to its half of the staging tile, which is laid out as the output's boxes.
+__device__ inline void stage_output(u32 staging, const float (&output)[kOutputRegisters],
+                                    const RowState (&rows)[2]) {
+  const u32 thread = threadIdx.x % kWarpgroupThreads;
+  const u32 row = thread / 32 * 16 + thread % 32 / 4;
+  float inverse_sum[2];
+  for (int r = 0; r < 2; ++r) inverse_sum[r] = rows[r].sum == 0.0f ? 0.0f : 1.0f / rows[r].sum;
+#pragma unroll
+  for (int i = 0; i < kOutputRegisters; i += 2) {
+    const int r = fragment_row(i);
+    const int column = 8 * (i >> 2);
+    const u32 box = staging + column / config::kBoxDim * kOutputBoxBytes;
+    const u32 offset = swizzled_offset(row + 8 * r, column % config::kBoxDim / 8) + thread % 4 * 4;
+    st_shared(box + offset, cvt_rn_x2(output[i] * inverse_sum[r], output[i + 1] * inverse_sum[r]));
+  }
+}
+
+__device__ inline void consume(const Shared<Control>& shared, const TensorMap* output_map,
+                               const ForwardArguments& arguments) {
+  Pipeline& pipeline = shared.control->pipeline;
+  const int consumer = threadIdx.x / kWarpgroupThreads - 1;
+  const int thread = threadIdx.x % kWarpgroupThreads;
+  const bool leader = thread == 0;
+  const u32 staging = shared.output + consumer * (kTileBytes / kConsumers);
+  Ring<kItemStages> items;
+  Ring<kQueryStages> queries;
+  Ring<kKeyValueStages> tiles;
+  for (;;) {
+    const Item item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const QueryTile& tile = item.tile;
+    const int count = key_tiles(tile);
+    const Share share = share_of(tile, count, consumer);
+    float output[kOutputRegisters];
+    RowState rows[2];
+    if (count > 0) {
+      queries.wait_full(pipeline.query_full);
+      if (share.idle) {
+        for (int j = 0; j < count; ++j) pass_tile(pipeline, tiles);
+      } else {
+        const u32 query = shared.query_tile(queries.slot) + share.first_row * config::kSwizzleBytes;
+        attend(shared, tile, share, count, query, arguments.scale_log2, tiles, output, rows);
+      }
+      release(pipeline.query_empty, queries.slot);
+      queries.advance();
+    }
+    if (share.idle) {
+#pragma unroll
+      for (float& value : output) value = 0.0f;
+    }
+
+    if (leader) cp_async_bulk_wait_group_read();
+    if (keys_are_split(tile, count)) merge(shared, consumer, output, rows);
+    const int valid_rows = tile.rows - consumer * kConsumerRows;
+    if (valid_rows <= 0) continue;
+    bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+    stage_output(staging, output, rows);
+    fence_proxy_async_shared();
+    bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+    const int first_row = tile.output_row + consumer * kConsumerRows;
+    if (leader) {
+      for (int box = 0; box < config::kBoxes; ++box) {
+        cp_async_bulk_tensor_store(output_map,
+                                   ragged_box(box * config::kBoxDim, item.head, first_row, valid_rows),
+                                   staging + box * kOutputBoxBytes);
+      }
+      cp_async_bulk_commit_group();
+    }
+    if (arguments.lse != nullptr && thread % 4 == 0) {
+      const int row = thread / 32 * 16 + thread % 32 / 4;
+      float* lse = arguments.lse + static_cast<i64>(item.head) * arguments.output_rows + first_row;
+      for (int r = 0; r < 2; ++r)
+        if (row + 8 * r < valid_rows) lse[row + 8 * r] = log_sum_exp(rows[r]);
+    }
+  }
+  if (leader) cp_async_bulk_wait_group();
+}
+
+}  // namespace jfa::kernel
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    jfa_forward(const __grid_constant__ jfa::kernel::TensorMap query,
+                const __grid_constant__ jfa::kernel::TensorMap key,
+                const __grid_constant__ jfa::kernel::TensorMap value,
+                const __grid_constant__ jfa::kernel::TensorMap output,
+                const __grid_constant__ jfa::kernel::ForwardArguments arguments) {
+  using namespace jfa::kernel;
+  extern __shared__ unsigned char shared_bytes[];
+  const Shared<Control> shared = carve<Control>(shared_bytes);
+  Pipeline& pipeline = shared.control->pipeline;
+  if (threadIdx.x == 0) {
+    init_pipeline(pipeline, 1 + kConsumerWarps, kConsumerWarps);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+
+  if (threadIdx.x < kWarpgroupThreads) {
+    setmaxnreg_dec<24>();
+    if (threadIdx.x / 32 == 0) {
+      if (elect_sync()) load(shared, pipeline, &query, &key, &value);
+    } else if (threadIdx.x / 32 == 1) {
+      if (elect_sync()) draw_items(pipeline.queue, arguments);
+    }
+  } else {
+    setmaxnreg_inc<240>();
+    consume(shared, &output, arguments);
+  }
+}

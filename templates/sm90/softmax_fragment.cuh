@@ -1,0 +1,66 @@
+// Online softmax of a 64 x 128 accumulator fragment: each thread holds two rows, a quad of lanes shares them.
+namespace jfa::kernel {
+
+// Register i of an accumulator: which of the thread's two rows, and which column.
+__device__ constexpr int fragment_row(int i) { return i >> 1 & 1; }
+__device__ inline int fragment_column(int i) { return 8 * (i >> 2) + 2 * (threadIdx.x % 4) + (i & 1); }
+
+__device__ inline float quad_maximum(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
+}
+
+__device__ inline float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffff, x, 1);
+  return x + __shfl_xor_sync(0xffffffff, x, 2);
+}
+
+// Scores become ex2(score - reference), unnormalised; `factor` is for what the rows accumulated before. Sums
+// are of this thread's columns only. keys: what each row sees, counted from the tile's first column.
+__device__ inline void softmax_fragment(float (&scores)[64], const Interval (&keys)[2], float scale_log2,
+                                        RowState (&rows)[2], float (&factor)[2]) {
+  // Multiply before the maximum, mask after scaling: right for a scale of 0 and below.
+#pragma unroll
+  for (int i = 0; i < 64; ++i) scores[i] *= scale_log2;
+  const bool masked =
+      keys[0].begin > 0 || keys[0].end < kTileRows || keys[1].begin > 0 || keys[1].end < kTileRows;
+  if (__any_sync(0xffffffff, masked)) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+      const Interval& row = keys[fragment_row(i)];
+      const int column = fragment_column(i);
+      if (column < row.begin || column >= row.end) scores[i] = kMinusInfinity;
+    }
+  }
+  float maximum[2] = {kMinusInfinity, kMinusInfinity};
+#pragma unroll
+  for (int i = 0; i < 64; ++i) maximum[fragment_row(i)] = fmaxf(maximum[fragment_row(i)], scores[i]);
+  float reference[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    factor[r] = update_reference(rows[r], quad_maximum(maximum[r]));
+    reference[r] = subtrahend(rows[r]);
+  }
+#pragma unroll
+  for (int i = 0; i < 64; ++i) {
+    scores[i] = ex2_approx(scores[i] - reference[fragment_row(i)]);
+    rows[fragment_row(i)].sum += scores[i];
+  }
+}
+
+// A fragment's registers in the order in which wgmma takes its left operand: step k covers columns 16k … 16k
+// + 15.
+__device__ inline void pack_fragment(const float (&p)[64], u32 (&packed)[8][4]) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) packed[i / 4][i % 4] = cvt_rn_x2(p[2 * i], p[2 * i + 1]);
+}
+
+template <int kRegisters>
+__device__ inline void scale_rows(float (&d)[kRegisters], const float (&factor)[2]) {
+  if (__any_sync(0xffffffff, factor[0] != 1.0f || factor[1] != 1.0f)) {
+#pragma unroll
+    for (int i = 0; i < kRegisters; ++i) d[i] *= factor[fragment_row(i)];
+  }
+}
+
+}  // namespace jfa::kernel
