@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <cstdint>
 #include <string>
 
 // Every driver call the project makes, by its documented name; cuda.h's macros add the version suffix.
@@ -48,6 +49,9 @@ const DriverTable* open_simulated_driver(const std::string& name, std::string* e
 /// The report of the last failed kernel of this device: kind of bug, PTX and source line, CTA, warp, address,
 /// who waits for what. Empty if none failed. Thread-safe.
 std::string last_report(const DriverTable* table);
+
+/// Warp instructions that this device's kernels have executed so far. Thread-safe.
+std::uint64_t warp_instructions(const DriverTable* table);
 
 }  // namespace simulator
 }  // namespace jfa
