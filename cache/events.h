@@ -32,7 +32,7 @@ struct CacheEvent {
 
 std::string to_string(CacheEvent::Kind kind);
 
-/// Called on the thread that caused the event, with no lock held. It must not throw.
+/// Called with no lock of the cache held, from any thread. It must not throw.
 using CacheEventCallback = std::function<void(const CacheEvent&)>;
 
 /// Counters since the cache was made.

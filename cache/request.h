@@ -1,6 +1,7 @@
 // What is asked of the compiler, and the key that names it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,8 @@ Digest request_key(const CompileRequest& request);
 /// A key's fields as printable name-value lines, in a fixed order, so that two explanations can be diffed.
 using Explanation = std::vector<std::pair<std::string, std::string>>;
 Explanation explain(const CompileRequest& request, const std::string& compiler);
+Explanation explain(const RequestFields& fields, std::uint64_t source_bytes, const std::string& name,
+                    const std::string& compiler);
 std::string to_text(const Explanation& explanation);
 /// The lines that differ, as "field: left -> right"; empty if none does.
 std::vector<std::string> difference(const Explanation& left, const Explanation& right);

@@ -1,0 +1,138 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "cache/bundle.h"
+#include "cache/bundle_format.h"
+
+namespace jfa {
+namespace {
+
+std::string header_bytes() {
+  std::string header(bundle_format::kMagic);
+  append_u32(header, bundle_format::kVersion);
+  append_u32(header, 0);
+  return header;
+}
+
+std::string row_bytes(const BundleRow& row) {
+  std::string bytes(row.request.view());
+  bytes += row.compiler.view();
+  append_u64(bytes, row.offset);
+  append_u64(bytes, row.bytes);
+  bytes += row.checksum.view();
+  return bytes;
+}
+
+}  // namespace
+
+BundleWriter::BundleWriter(std::shared_ptr<FileSystem> files, std::string path)
+    : files_(std::move(files)),
+      path_(std::move(path)),
+      // Beside the bundle, so that the rename stays within one file system.
+      temporary_(path_ + "." + std::to_string(::getpid()) + ".tmp") {}
+
+BundleWriter::~BundleWriter() {
+  if (file_ == nullptr) return;
+  file_.reset();
+  (void)files_->remove(temporary_);
+}
+
+Status BundleWriter::failed(const char* step, std::error_code error) const {
+  return Status::unavailable("bundle " + path_ + ": cannot " + step + ": " + reason(error));
+}
+
+Status BundleWriter::begin() {
+  if (file_ != nullptr) return {};
+  auto error = files_->create(temporary_, 0666, file_);
+  if (error == std::errc::file_exists) {  // of a killed process that had our id
+    (void)files_->remove(temporary_);
+    error = files_->create(temporary_, 0666, file_);
+  }
+  if (error) return failed("create it", error);
+  if ((error = file_->append(header_bytes()))) return failed("write it", error);
+  offset_ = bundle_format::kHeaderBytes;
+  return {};
+}
+
+Status BundleWriter::add(const Entry& entry) {
+  Entry timeless = entry;
+  timeless.image.compile_ms = 0;
+  const auto bytes = encode_entry(timeless);
+  if (!bytes.ok()) return bytes.status();
+  BundleRow row;
+  row.request = request_key(entry.fields);
+  row.compiler = sha256(entry.image.compiler);
+  row.bytes = bytes->size();
+  row.checksum = entry_checksum(*bytes);
+  return add(row, *bytes);
+}
+
+Status BundleWriter::add(const BundleRow& row, const std::string& bytes) {
+  if (const Status status = begin(); !status.ok()) return status;
+  if (!rows_.empty() && !bundle_format::ordered(rows_.back(), row)) {
+    return Status::invalid_argument("bundle " + path_ + ": entry " + row.request.hex() +
+                                    " comes out of order or twice");
+  }
+  if (const auto error = file_->append(bytes)) return failed("write it", error);
+  rows_.push_back(row);
+  rows_.back().offset = offset_;
+  offset_ += bytes.size();
+  return {};
+}
+
+Status BundleWriter::finish() {
+  if (const Status status = begin(); !status.ok()) return status;
+  std::string index;
+  for (const BundleRow& row : rows_) index += row_bytes(row);
+  std::string footer;
+  append_u64(footer, offset_);
+  append_u64(footer, rows_.size());
+  footer += bundle_format::index_checksum(header_bytes(), index, footer).view();
+  footer += bundle_format::kEndMagic;
+  if (const auto error = file_->append(index + footer)) return failed("write it", error);
+  if (const auto error = file_->sync()) return failed("write it", error);
+  if (const auto error = files_->rename(temporary_, path_)) return failed("rename it into place", error);
+  file_.reset();
+  return {};
+}
+
+Status merge_bundles(const std::vector<std::shared_ptr<const Bundle>>& bundles, BundleWriter& writer) {
+  struct Source {
+    const Bundle* bundle;
+    const BundleRow* row;
+  };
+  std::vector<Source> sources;
+  for (const auto& bundle : bundles) {
+    for (const BundleRow& row : bundle->rows()) sources.push_back({bundle.get(), &row});
+  }
+  std::stable_sort(sources.begin(), sources.end(),
+                   [](const Source& a, const Source& b) { return bundle_format::ordered(*a.row, *b.row); });
+  const Source* previous = nullptr;
+  for (const Source& source : sources) {
+    if (previous != nullptr && !bundle_format::ordered(*previous->row, *source.row)) {
+      if (previous->row->checksum == source.row->checksum) continue;
+      return Status::invalid_argument("bundles " + previous->bundle->path() + " and " +
+                                      source.bundle->path() + " have different images for request " +
+                                      source.row->request.hex());
+    }
+    const auto bytes = source.bundle->read(*source.row);
+    if (!bytes.ok()) {
+      return Status::unavailable("bundle " + source.bundle->path() + ", request " +
+                                 source.row->request.hex() + ": " + bytes.status().message());
+    }
+    if (const Status status = writer.add(*source.row, *bytes); !status.ok()) return status;
+    previous = &source;
+  }
+  return {};
+}
+
+std::uint32_t shard_of(const Digest& request, std::uint32_t shards) {
+  std::uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) value = value << 8 | request.bytes[static_cast<std::size_t>(i)];
+  return shards == 0 ? 0 : value % shards;
+}
+
+}  // namespace jfa

@@ -1,0 +1,285 @@
+#include "cache/disk_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace jfa {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = CacheEvent::Kind;
+
+bool disk_full(std::error_code error) {
+  return error == std::errc::no_space_on_device || error.value() == EDQUOT;
+}
+
+// Will not change while the process runs.
+bool lasting(std::error_code error) {
+  return error == std::errc::read_only_file_system || error == std::errc::permission_denied ||
+         error == std::errc::operation_not_permitted || error == std::errc::not_a_directory;
+}
+
+std::string held_by(FileSystem& files, const std::string& lock_path) {
+  std::string note;
+  if (read_file(files, lock_path, 512, note) || note.empty()) return "another process";
+  return note.substr(0, note.find('\n'));
+}
+
+}  // namespace
+
+DiskStore::DiskStore(const CacheOptions& options, Observer& observer)
+    : options_(options),
+      observer_(observer),
+      files_(options.file_system != nullptr ? options.file_system : posix_file_system()) {
+  if (!options_.directory.empty()) {
+    EntryDirectory directory(files_, options_.directory, EntryDirectory::Access::kPrivate);
+    if (const Status status = directory.check(); status.ok()) {
+      directory_ = std::move(directory);
+      writable_ = options_.write;
+      if (!options_.write) not_writable_ = "opened for reading only";
+    } else {
+      unusable_ = status.message();
+    }
+  } else {
+    unusable_ = options_.no_directory_reason;
+  }
+  if (!unusable_.empty()) {
+    observer_.degrade("directory", options_.directory,
+                      "no cache directory: " + unusable_ + "; kernels are kept in memory only");
+  }
+  for (const std::string& path : options_.read_only_directories) {
+    EntryDirectory directory(files_, path, EntryDirectory::Access::kReadOnly);
+    FileInfo info;
+    std::string resolved;
+    Status status = directory.check();
+    if (const auto error = files_->resolve(path, resolved); status.ok() && error) {
+      status = Status::unavailable(path + ": " + reason(error));
+    }
+    if (status.ok()) {
+      read_only_.push_back(std::move(directory));
+    } else {
+      observer_.degrade(path, path, "read-only cache directory left out: " + status.message());
+    }
+  }
+  for (const std::string& path : options_.bundles) {
+    auto bundle = Bundle::open(files_, path);
+    if (bundle.ok()) {
+      bundles_.push_back(std::move(*bundle));
+    } else {
+      observer_.degrade(path, path, "left out: " + bundle.status().message());
+    }
+  }
+}
+
+void DiskStore::report_damage(const Lookup& lookup, const Digest& request, const std::string& name) {
+  observer_.count(&CacheStats::damaged);
+  observer_.tell({Kind::kDamage, request, name, lookup.where, lookup.damage});
+  observer_.log("cached kernel " + lookup.where + " is not used: " + lookup.damage);
+}
+
+SharedImage DiskStore::report_hit(const Lookup& lookup, std::uint64_t CacheStats::*counter,
+                                  const Digest& request, const std::string& name) {
+  observer_.count(counter);
+  observer_.tell({Kind::kHit, request, name, lookup.where, {}});
+  return lookup.image;
+}
+
+bool DiskStore::is_discarded(const Digest& request) {
+  const std::lock_guard lock(mutex_);
+  return discarded_.count(request) != 0;
+}
+
+SharedImage DiskStore::find(const Digest& request, const std::string& name) {
+  if (directory_) {
+    // Damage is reported by look_again(), under the lock, where it can be moved aside.
+    const Lookup lookup = directory_->find(request, options_.compiler);
+    if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::directory_hits, request, name);
+  }
+  if (is_discarded(request)) return nullptr;
+  for (EntryDirectory& directory : read_only_) {
+    const Lookup lookup = directory.find(request, "");
+    if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::read_only_hits, request, name);
+    if (!lookup.damage.empty()) report_damage(lookup, request, name);
+  }
+  for (const auto& bundle : bundles_) {
+    const Lookup lookup = bundle->find(request);
+    if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::bundle_hits, request, name);
+    if (!lookup.damage.empty()) report_damage(lookup, request, name);
+  }
+  return nullptr;
+}
+
+SharedImage DiskStore::look_again(const Digest& request, const std::string& name) {
+  if (!directory_) return nullptr;
+  const Lookup lookup = directory_->find(request, options_.compiler);
+  if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::directory_hits, request, name);
+  if (!lookup.damage.empty()) {
+    report_damage(lookup, request, name);
+    if (writable_ && lookup.inode != 0) directory_->move_aside(lookup.where, lookup.inode);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<FileLock> DiskStore::wait_for_lock(const Digest& request, const std::string& name) {
+  std::unique_ptr<FileLock> lock;
+  if (!directory_ || !writable_) return lock;
+  const auto start = Clock::now();
+  const auto deadline = start + std::chrono::milliseconds(options_.lock_wait_ms);
+  const auto patience = start + std::chrono::milliseconds(options_.slow_compile_ms);
+  auto pause = std::chrono::milliseconds(1);
+  bool told = false;
+  bool logged = false;
+  for (;;) {
+    // An error other than "somebody has it" means a file system without locks, or a disk that cannot be
+    // written: then two processes may compile the same kernel, and both are right.
+    if (directory_->try_lock(request, options_.compiler, lock) != std::errc::operation_would_block)
+      return lock;
+    const std::string path = directory_->lock_path(request, options_.compiler);
+    if (!told) {
+      told = true;
+      observer_.count(&CacheStats::lock_waits);
+      observer_.tell({Kind::kWait, request, name, path, held_by(*files_, path)});
+    }
+    const auto now = Clock::now();
+    if (now >= deadline) {
+      observer_.count(&CacheStats::lock_timeouts);
+      observer_.log("compiling " + name + " here too: " + held_by(*files_, path) + " has held " + path +
+                    " for longer than " + std::to_string(options_.lock_wait_ms) + " ms");
+      return nullptr;
+    }
+    if (!logged && now >= patience) {
+      logged = true;
+      observer_.log("waiting for " + held_by(*files_, path) + ", which compiles " + name);
+    }
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - now));
+    pause = std::min(2 * pause, std::chrono::milliseconds(50));
+  }
+}
+
+void DiskStore::publish_failed(std::error_code error, const std::string& path) {
+  observer_.count(&CacheStats::publish_failures);
+  const std::string why = path + ": " + reason(error);
+  if (lasting(error)) {
+    writable_ = false;
+    const std::lock_guard lock(mutex_);
+    not_writable_ = why;
+  }
+  observer_.degrade("publish", path, "cannot write " + why + "; new kernels are kept in memory only");
+}
+
+std::string DiskStore::publish(const CompileRequest& request, const Digest& key, const KernelImage& image) {
+  if (!directory_ || !writable_) return {};
+  const auto bytes = encode_entry({fields_of(request), request.source.size(), image});
+  if (!bytes.ok()) {
+    observer_.count(&CacheStats::publish_failures);
+    observer_.degrade("encode", request.name, "not cached: " + bytes.status().message());
+    return {};
+  }
+  if (image.compiler != options_.compiler && !options_.compiler.empty()) {
+    observer_.degrade("compiler", request.name,
+                      "compiled by " + image.compiler + " although " + options_.compiler +
+                          " was expected; it will be compiled again next time");
+  }
+  std::string path;
+  auto error = directory_->publish(key, image.compiler, *bytes, path);
+  if (disk_full(error)) {
+    TrimPolicy policy = trim_policy(options_.max_bytes);
+    policy.make_room_bytes = 2 * bytes->size();
+    report_evictions(trim(*directory_, policy));
+    error = directory_->publish(key, image.compiler, *bytes, path);
+  }
+  if (error) {
+    publish_failed(error, path);
+    return {};
+  }
+  observer_.count(&CacheStats::published);
+  observer_.tell({Kind::kPublish, key, request.name, path, {}});
+  published_bytes_ += bytes->size();
+  return path;
+}
+
+void DiskStore::report_evictions(const TrimOutcome& outcome) {
+  observer_.count(&CacheStats::evicted, outcome.evicted.size());
+  observer_.count(&CacheStats::evicted_bytes, outcome.evicted_bytes);
+  for (const StoredEntry& entry : outcome.evicted)
+    observer_.tell({Kind::kEvict, entry.name.request, {}, entry.path, {}});
+}
+
+void DiskStore::trim_if_due() {
+  const std::uint64_t bytes = published_bytes_.exchange(0);
+  if (bytes == 0 || !directory_ || !writable_) return;
+  if (!note_published(*directory_, bytes, options_.max_bytes)) return;
+  report_evictions(trim(*directory_, trim_policy(options_.max_bytes)));
+}
+
+void DiskStore::discard(const Digest& request, const std::string& name, std::string_view why) {
+  {
+    const std::lock_guard lock(mutex_);
+    discarded_.insert(request);
+  }
+  if (!directory_) return;
+  const Lookup lookup = directory_->find(request, options_.compiler);
+  if (lookup.where.empty()) return;
+  observer_.count(&CacheStats::damaged);
+  observer_.tell({Kind::kDamage, request, name, lookup.where, std::string(why)});
+  if (writable_) directory_->move_aside(lookup.where, lookup.inode);
+}
+
+KernelCache::State DiskStore::state() {
+  KernelCache::State state;
+  if (!directory_) {
+    state.reason = unusable_.empty() ? "switched off" : unusable_;
+    return state;
+  }
+  state.directory = directory_->root();
+  if (writable_) {
+    const auto error = directory_->probe();
+    state.writable = !error;
+    if (error) state.reason = reason(error);
+  } else {
+    const std::lock_guard lock(mutex_);
+    state.reason = not_writable_;
+  }
+  return state;
+}
+
+std::vector<std::string> DiskStore::places(const Digest& request) {
+  std::vector<std::string> lines;
+  const auto line = [&](const std::string& place, const Lookup& lookup) {
+    lines.push_back(place + ": " +
+                    (lookup.image != nullptr ? "found, made by " + lookup.image->compiler
+                     : lookup.damage.empty() ? "not there"
+                                             : "not used: " + lookup.damage));
+  };
+  if (directory_) {
+    line(directory_->root(), directory_->find(request, options_.compiler));
+  } else {
+    lines.push_back("no cache directory: " + (unusable_.empty() ? std::string("switched off") : unusable_));
+  }
+  for (EntryDirectory& directory : read_only_) line(directory.root(), directory.find(request, ""));
+  for (const auto& bundle : bundles_) line(bundle->path(), bundle->find(request));
+  return lines;
+}
+
+std::vector<std::string> DiskStore::relatives(const CompileRequest& request) {
+  const Explanation wanted = explain(request, options_.compiler);
+  std::vector<std::string> lines;
+  const auto compare = [&](const Result<Entry>& entry, const std::string& where) {
+    if (!entry.ok() || entry->image.name != request.name) return;
+    for (const std::string& field : difference(explain(*entry), wanted)) {
+      if (!field.starts_with("request: ")) lines.push_back(where + " differs in " + field);
+    }
+  };
+  const auto compare_all = [&](EntryDirectory& directory) {
+    for (const StoredEntry& stored : stored_entries(directory)) compare(peek(*files_, stored), stored.path);
+  };
+  if (directory_) compare_all(*directory_);
+  for (EntryDirectory& directory : read_only_) compare_all(directory);
+  for (const auto& bundle : bundles_) {
+    for (const BundleRow& row : bundle->rows()) compare(bundle->peek(row), bundle->path());
+  }
+  return lines;
+}
+
+}  // namespace jfa

@@ -1,0 +1,195 @@
+#include "cache/entry.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "cache/byte_order.h"
+
+namespace jfa {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kMagic = "JFAENTRY";
+constexpr std::size_t kHeaderBytes = 32;
+constexpr std::uint32_t kMaxMetadataBytes = 1u << 20;
+
+struct Header {
+  std::uint32_t version = 0;
+  std::uint32_t metadata_bytes = 0;
+  std::uint64_t cubin_bytes = 0;
+  std::uint64_t ptx_bytes = 0;
+};
+
+Status damaged(std::string what) { return Status::unavailable(std::move(what)); }
+
+json facts_json(const EntryFacts& facts) {
+  return {{"registers", facts.registers},
+          {"spill_store_bytes", facts.spill_store_bytes},
+          {"spill_load_bytes", facts.spill_load_bytes},
+          {"static_shared_bytes", facts.static_shared_bytes},
+          {"stack_bytes", facts.stack_bytes}};
+}
+
+// Keys come out sorted, so equal entries are equal bytes.
+json metadata_json(const Entry& entry) {
+  json facts = json::object();
+  for (const auto& [name, of_entry] : entry.image.facts) facts[name] = facts_json(of_entry);
+  return {{"request", request_key(entry.fields).hex()},
+          {"source_sha256", entry.fields.source.hex()},
+          {"source_bytes", entry.source_bytes},
+          {"target", entry.fields.target},
+          {"options", entry.fields.options},
+          {"compiler", entry.image.compiler},
+          {"name", entry.image.name},
+          {"compile_ms", entry.image.compile_ms},
+          {"facts", std::move(facts)}};
+}
+
+// Conversions of the JSON library accept 1.5 or 1e300 for an int; these do not.
+int int_of(const json& object, const char* key) {
+  const json& value = object.at(key);
+  if (!value.is_number_integer()) throw std::domain_error(std::string(key) + " is no integer");
+  const auto number = value.get<std::int64_t>();
+  if (number < 0 || number > std::numeric_limits<int>::max()) {
+    throw std::domain_error(std::string(key) + " is out of range");
+  }
+  return static_cast<int>(number);
+}
+
+Digest digest_of(const json& object, const char* key) {
+  const auto digest = parse_digest(object.at(key).get_ref<const std::string&>());
+  if (!digest) throw std::domain_error(std::string(key) + " is no SHA-256");
+  return *digest;
+}
+
+Entry entry_from(const json& metadata) {
+  Entry entry;
+  entry.fields.source = digest_of(metadata, "source_sha256");
+  entry.fields.target = metadata.at("target").get<std::string>();
+  entry.fields.options = metadata.at("options").get<std::vector<std::string>>();
+  if (!metadata.at("source_bytes").is_number_unsigned())
+    throw std::domain_error("source_bytes is no integer");
+  entry.source_bytes = metadata.at("source_bytes").get<std::uint64_t>();
+  entry.image.target = entry.fields.target;
+  entry.image.compiler = metadata.at("compiler").get<std::string>();
+  entry.image.name = metadata.at("name").get<std::string>();
+  entry.image.compile_ms = metadata.at("compile_ms").get<double>();
+  for (const auto& [name, facts] : metadata.at("facts").items()) {
+    entry.image.facts[name] = {int_of(facts, "registers"), int_of(facts, "spill_store_bytes"),
+                               int_of(facts, "spill_load_bytes"), int_of(facts, "static_shared_bytes"),
+                               int_of(facts, "stack_bytes")};
+  }
+  if (digest_of(metadata, "request") != request_key(entry.fields)) {
+    throw std::domain_error("its key is not the key of its fields");
+  }
+  return entry;
+}
+
+Result<Header> read_header(ByteReader& reader) {
+  const std::string_view magic = reader.take(kMagic.size());
+  Header header;
+  header.version = reader.u32();
+  header.metadata_bytes = reader.u32();
+  header.cubin_bytes = reader.u64();
+  header.ptx_bytes = reader.u64();
+  if (!reader.ok()) return damaged("shorter than a header");
+  if (magic != kMagic) return damaged("no cache entry: wrong magic");
+  if (header.version != kEntryVersion) {
+    return damaged("format version " + std::to_string(header.version) + ", this library reads " +
+                   std::to_string(kEntryVersion));
+  }
+  if (header.metadata_bytes > kMaxMetadataBytes || header.cubin_bytes > kMaxEntryBytes ||
+      header.ptx_bytes > kMaxEntryBytes) {
+    return damaged("sizes in the header are out of range");
+  }
+  return header;
+}
+
+Result<Entry> read_metadata(std::string_view text) {
+  try {
+    return entry_from(json::parse(text));
+  } catch (const std::exception& error) {  // of the JSON library, or ours
+    return damaged(std::string("metadata: ") + error.what());
+  }
+}
+
+}  // namespace
+
+Result<std::string> encode_entry(const Entry& entry) {
+  if (entry.image.cubin.empty()) {
+    return Status::invalid_argument("image '" + entry.image.name + "': the cubin is empty");
+  }
+  std::string metadata;
+  try {
+    metadata = metadata_json(entry).dump();
+  } catch (const json::exception& error) {
+    return Status::invalid_argument("image '" + entry.image.name + "': " + error.what());
+  }
+  const std::uint64_t size =
+      kHeaderBytes + metadata.size() + entry.image.cubin.size() + entry.image.ptx.size() + Digest::kBytes;
+  if (metadata.size() > kMaxMetadataBytes || size > kMaxEntryBytes) {
+    return Status::invalid_argument("image '" + entry.image.name + "': " + std::to_string(size) +
+                                    " bytes are more than a cache entry may have");
+  }
+  std::string bytes;
+  bytes.reserve(size);
+  bytes += kMagic;
+  append_u32(bytes, kEntryVersion);
+  append_u32(bytes, static_cast<std::uint32_t>(metadata.size()));
+  append_u64(bytes, entry.image.cubin.size());
+  append_u64(bytes, entry.image.ptx.size());
+  bytes += metadata;
+  bytes += entry.image.cubin;
+  bytes += entry.image.ptx;
+  bytes += sha256(bytes).view();
+  return bytes;
+}
+
+Result<Entry> decode_entry(std::string_view bytes) {
+  ByteReader reader(bytes);
+  const auto header = read_header(reader);
+  if (!header.ok()) return header.status();
+  // Each size is at most 2^28, so the sum cannot wrap.
+  const std::uint64_t expected =
+      header->metadata_bytes + header->cubin_bytes + header->ptx_bytes + Digest::kBytes;
+  if (reader.left() != expected) {
+    return damaged("the file has " + std::to_string(bytes.size()) + " bytes, its header says " +
+                   std::to_string(kHeaderBytes + expected));
+  }
+  if (header->cubin_bytes == 0) return damaged("the cubin is empty");
+  if (sha256(bytes.substr(0, bytes.size() - Digest::kBytes)) != entry_checksum(bytes)) {
+    return damaged("the checksum is wrong");
+  }
+  auto entry = read_metadata(reader.take(header->metadata_bytes));
+  if (!entry.ok()) return entry;
+  entry->image.cubin = reader.take(header->cubin_bytes);
+  entry->image.ptx = reader.take(header->ptx_bytes);
+  return entry;
+}
+
+Result<Entry> peek_entry(std::string_view bytes) {
+  ByteReader reader(bytes);
+  const auto header = read_header(reader);
+  if (!header.ok()) return header.status();
+  const std::string_view metadata = reader.take(header->metadata_bytes);
+  if (!reader.ok()) return damaged("shorter than its metadata");
+  return read_metadata(metadata);
+}
+
+Explanation explain(const Entry& entry) {
+  return explain(entry.fields, entry.source_bytes, entry.image.name, entry.image.compiler);
+}
+
+Digest entry_checksum(std::string_view bytes) {
+  Digest digest;
+  if (bytes.size() >= Digest::kBytes) {
+    bytes.substr(bytes.size() - Digest::kBytes)
+        .copy(reinterpret_cast<char*>(digest.bytes.data()), Digest::kBytes);
+  }
+  return digest;
+}
+
+}  // namespace jfa

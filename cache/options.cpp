@@ -1,0 +1,146 @@
+#include "cache/options.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <optional>
+
+namespace jfa {
+namespace {
+
+bool blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+Status bad_value(std::string_view name, const std::string& value, std::string_view expected) {
+  return Status::invalid_argument(std::string(name) + "='" + value + "': expected " + std::string(expected));
+}
+
+// "512M" is 512 * 2^20.
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  const std::string_view suffix = text.substr(static_cast<std::size_t>(parsed.ptr - text.data()));
+  int shift = 0;
+  if (suffix == "K" || suffix == "KiB")
+    shift = 10;
+  else if (suffix == "M" || suffix == "MiB")
+    shift = 20;
+  else if (suffix == "G" || suffix == "GiB")
+    shift = 30;
+  else if (!suffix.empty())
+    return std::nullopt;
+  if (value > (std::numeric_limits<std::uint64_t>::max() >> shift)) return std::nullopt;
+  return value << shift;
+}
+
+std::optional<std::int64_t> parse_milliseconds(std::string_view text) {
+  std::int64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const auto result = std::filesystem::absolute(path, error);
+  return error ? path : result.lexically_normal().string();
+}
+
+std::vector<std::string> split_paths(const std::string& list) {
+  std::vector<std::string> paths;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(':', begin), list.size());
+    const std::string path = list.substr(begin, end - begin);
+    if (!blank(path)) paths.push_back(absolute(path));
+    begin = end + 1;
+  }
+  return paths;
+}
+
+class Environment {
+ public:
+  explicit Environment(const EnvironmentReader& reader) : reader_(reader) {}
+
+  std::optional<std::string> get(const char* name) const {
+    const char* value = reader_ ? reader_(name) : std::getenv(name);
+    if (value == nullptr || blank(value)) return std::nullopt;
+    return std::string(value);
+  }
+
+ private:
+  const EnvironmentReader& reader_;
+};
+
+// As the XDG base directory specification has it: relative values are ignored.
+void default_directory(const Environment& environment, CacheOptions& options) {
+  const auto xdg = environment.get("XDG_CACHE_HOME");
+  if (xdg && xdg->starts_with('/')) {
+    options.directory = absolute(*xdg + "/jfa");
+    return;
+  }
+  const auto home = environment.get("HOME");
+  if (!home) {
+    options.no_directory_reason = "HOME is not set";
+  } else if (!home->starts_with('/')) {
+    options.no_directory_reason = "HOME='" + *home + "' is a relative path";
+  } else if (absolute(*home) == "/") {
+    options.no_directory_reason = "HOME='" + *home + "' is the root of the file system";
+  } else {
+    options.directory = absolute(*home + "/.cache/jfa");
+  }
+}
+
+}  // namespace
+
+const std::vector<CacheVariable>& cache_variables() {
+  static const std::vector<CacheVariable> kVariables = {
+      {"JFA_CACHE", "on, readonly, off", "on", "off: memory, read-only directories and bundles only"},
+      {"JFA_CACHE_DIR", "path", "$XDG_CACHE_HOME/jfa, else ~/.cache/jfa", "the writable directory"},
+      {"JFA_CACHE_READ_ONLY_DIRS", "paths, ':' between them", "none",
+       "searched in order after the directory"},
+      {"JFA_BUNDLES", "paths, ':' between them", "none", ".jfab files, searched in order after those"},
+      {"JFA_CACHE_MAX_BYTES", "bytes, or with K, M, G", "1G", "of the writable directory; 0: no bound"},
+      {"JFA_CACHE_LOCK_WAIT_MS", "milliseconds", "60000",
+       "how long to wait for another process that compiles the same kernel"},
+      {"JFA_COMPILE", "auto, never", "auto", "never: a kernel that is not at hand is an error"},
+  };
+  return kVariables;
+}
+
+Result<CacheOptions> cache_options_from_environment(const EnvironmentReader& reader) {
+  const Environment environment(reader);
+  CacheOptions options;
+
+  const std::string mode = environment.get("JFA_CACHE").value_or("on");
+  if (mode != "on" && mode != "readonly" && mode != "off")
+    return bad_value("JFA_CACHE", mode, "on, readonly or off");
+  options.write = mode == "on";
+  if (mode != "off") {
+    if (const auto directory = environment.get("JFA_CACHE_DIR")) {
+      options.directory = absolute(*directory);
+    } else {
+      default_directory(environment, options);
+    }
+  }
+  if (const auto list = environment.get("JFA_CACHE_READ_ONLY_DIRS"))
+    options.read_only_directories = split_paths(*list);
+  if (const auto list = environment.get("JFA_BUNDLES")) options.bundles = split_paths(*list);
+  if (const auto text = environment.get("JFA_CACHE_MAX_BYTES")) {
+    const auto bytes = parse_bytes(*text);
+    if (!bytes)
+      return bad_value("JFA_CACHE_MAX_BYTES", *text, "a number of bytes such as 536870912, 512M or 2G");
+    options.max_bytes = *bytes;
+  }
+  if (const auto text = environment.get("JFA_CACHE_LOCK_WAIT_MS")) {
+    const auto milliseconds = parse_milliseconds(*text);
+    if (!milliseconds) return bad_value("JFA_CACHE_LOCK_WAIT_MS", *text, "a number of milliseconds");
+    options.lock_wait_ms = *milliseconds;
+  }
+  const std::string compile = environment.get("JFA_COMPILE").value_or("auto");
+  if (compile != "auto" && compile != "never") return bad_value("JFA_COMPILE", compile, "auto or never");
+  options.compile = compile == "never" ? CompilePolicy::kNever : CompilePolicy::kAuto;
+  return options;
+}
+
+}  // namespace jfa
