@@ -1,7 +1,7 @@
 // Online softmax of one query row, one thread a row. Scores are kept in units of log2, so that exp is ex2.
 namespace jfa::kernel {
 
-constexpr float kMinusInfinity = -__builtin_huge_valf();
+constexpr float kMinusInfinity = __builtin_bit_cast(float, 0xff800000u);
 constexpr float kLn2 = 0.693147180559945309f;
 
 struct RowState {
