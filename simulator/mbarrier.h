@@ -118,10 +118,11 @@ class Mbarriers : public Extension {
   void invalidate(std::uint32_t offset, const ProgramPoint& point);
   /// Throws kBarrier if no barrier is live there, kMisaligned.
   Mbarrier& at(std::uint32_t offset, const ProgramPoint& point);
+  /// Null if no barrier is live there.
+  Mbarrier* find(std::uint32_t offset) const;
   void on_exit() override;
 
  private:
-  Mbarrier* find(std::uint32_t offset) const;
   void check_place(std::uint32_t offset, const ProgramPoint& point) const;
 
   Cta& cta_;

@@ -1,0 +1,32 @@
+// Addresses of instructions that hold several of them, lane by lane.
+#pragma once
+
+#include <cstdint>
+
+#include "simulator/instruction_table.h"
+#include "simulator/machine.h"
+
+namespace jfa::simulator {
+
+inline std::uint64_t address_of(Warp& warp, const AddressOperand& operand, int lane) {
+  const std::uint64_t base = operand.is_64_bit ? warp.lanes<std::uint64_t>(operand.base)[lane]
+                                               : warp.lanes<std::uint32_t>(operand.base)[lane];
+  const std::uint64_t address = base + static_cast<std::uint64_t>(operand.displacement);
+  return operand.is_64_bit ? address : static_cast<std::uint32_t>(address);
+}
+
+/// A shared::cta, shared::cluster or generic address of shared memory.
+inline SharedPlace shared_place_of(Warp& warp, const AddressOperand& operand, int lane,
+                                   const ProgramPoint& point) {
+  return warp.machine().shared_place_any(warp.cta(), address_of(warp, operand, lane), operand.is_64_bit,
+                                         point);
+}
+
+/// Calls run(lane, point) for each active lane, lowest first.
+template <class Run>
+void for_each_lane(const Warp& warp, const Instruction& instruction, LaneMask active, Run&& run) {
+  for (int lane = 0; lane < kWarpSize; ++lane)
+    if (active >> lane & 1) run(lane, warp.point(instruction, lane));
+}
+
+}  // namespace jfa::simulator

@@ -1,0 +1,260 @@
+// mbarrier.*
+#include "simulator/mbarrier.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "simulator/instruction_table.h"
+#include "simulator/instructions/async_address.h"
+#include "simulator/machine.h"
+
+namespace jfa::simulator {
+namespace {
+
+struct Operands {
+  AddressOperand address;
+  Slot result = kNoSlot;  // state token or predicate
+  Slot value = kNoSlot;   // count, bytes, parity or token; kNoSlot: a count of 1
+  bool cluster = false;   // the barrier may be another CTA's
+  bool expects = false;   // arrive.expect_tx: value is its bytes
+  bool by_parity = false;
+  bool may_suspend = false;  // try_wait
+  Mbarrier::Arrive arrive = Mbarrier::Arrive::kPlain;
+};
+
+Mbarrier& barrier_of(Warp& warp, const Operands& o, int lane, const ProgramPoint& point) {
+  const SharedPlace place = shared_place_of(warp, o.address, lane, point);
+  if (!o.cluster && place.cta != &warp.cta())
+    fail_at(ErrorKind::kOutOfBounds, point, place.offset,
+            fmt::format(
+                "the mbarrier is in the shared memory of CTA rank {}, but the instruction takes its own only",
+                place.cta->rank()));
+  return place.cta->extension<Mbarriers>().at(place.offset, point);
+}
+
+Step init(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& o = in.data<Operands>();
+  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+    const SharedPlace place = shared_place_of(warp, o.address, lane, point);
+    place.cta->extension<Mbarriers>().init(place.offset, warp.lanes<std::uint32_t>(o.value)[lane], point);
+  });
+  return Step::kNext;
+}
+
+Step invalidate(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& o = in.data<Operands>();
+  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+    const SharedPlace place = shared_place_of(warp, o.address, lane, point);
+    place.cta->extension<Mbarriers>().invalidate(place.offset, point);
+  });
+  return Step::kNext;
+}
+
+Step arrive(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& o = in.data<Operands>();
+  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+    Mbarrier& barrier = barrier_of(warp, o, lane, point);
+    const std::uint32_t value = o.value == kNoSlot ? 1 : warp.lanes<std::uint32_t>(o.value)[lane];
+    if (o.result != kNoSlot) warp.lanes<std::uint64_t>(o.result)[lane] = barrier.state_token();
+    if (o.expects) barrier.expect_transaction(value, point);
+    barrier.arrive(o.expects ? 1 : value, point, o.arrive);
+  });
+  return Step::kNext;
+}
+
+Step expect_tx(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& o = in.data<Operands>();
+  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+    barrier_of(warp, o, lane, point).expect_transaction(warp.lanes<std::uint32_t>(o.value)[lane], point);
+  });
+  return Step::kNext;
+}
+
+Step complete_tx(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& o = in.data<Operands>();
+  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+    barrier_of(warp, o, lane, point).complete_transaction(warp.lanes<std::uint32_t>(o.value)[lane], point);
+  });
+  return Step::kNext;
+}
+
+Step pending_count(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& o = in.data<Operands>();
+  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint&) {
+    warp.lanes<std::uint32_t>(o.result)[lane] =
+        Mbarrier::pending_count(warp.lanes<std::uint64_t>(o.value)[lane]);
+  });
+  return Step::kNext;
+}
+
+// --- Waiting
+
+/// One thing a try_wait may be suspended for; lanes that ask the same share it.
+struct Awaited {
+  Cta* cta = nullptr;
+  std::uint32_t offset = 0;
+  std::uint64_t value = 0;  // parity or token
+  bool operator==(const Awaited&) const = default;
+};
+
+class BarrierWait final : public Wait {
+ public:
+  BarrierWait(std::vector<Awaited> awaited, bool by_parity)
+      : awaited_(std::move(awaited)), by_parity_(by_parity) {}
+
+  bool ready() const override {
+    for (const Awaited& a : awaited_) {
+      const Mbarrier* barrier = a.cta->extension<Mbarriers>().find(a.offset);
+      // A barrier that is gone is found out when the instruction runs again.
+      if (!barrier || (by_parity_ ? barrier->parity_done(static_cast<std::uint32_t>(a.value))
+                                  : barrier->state_done(a.value)))
+        return true;
+    }
+    return false;
+  }
+
+  std::string describe() const override {
+    std::string text;
+    for (const Awaited& a : awaited_) {
+      if (!text.empty()) text += "\nor ";
+      const Mbarrier* barrier = a.cta->extension<Mbarriers>().find(a.offset);
+      const std::string what =
+          by_parity_ ? fmt::format("parity {}", a.value) : fmt::format("phase {}", a.value >> 20);
+      text += fmt::format("{} of {}", what, barrier ? barrier->describe() : "an mbarrier that is gone");
+    }
+    return text;
+  }
+
+ private:
+  std::vector<Awaited> awaited_;
+  bool by_parity_;
+};
+
+std::uint64_t awaited_value(Warp& warp, const Operands& o, int lane, const ProgramPoint& point) {
+  if (!o.by_parity) return warp.lanes<std::uint64_t>(o.value)[lane];
+  const std::uint32_t parity = warp.lanes<std::uint32_t>(o.value)[lane];
+  if (parity > 1)
+    fail(ErrorKind::kInvalidOperand, point,
+         fmt::format("the parity of an mbarrier wait is {}, not 0 or 1", parity));
+  return parity;
+}
+
+// One wait in so many finds nothing on the random schedule, done or not: PTX allows that, and programs have
+// to loop.
+constexpr std::uint32_t kSpuriousFailure = 16;
+
+Step wait(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& o = in.data<Operands>();
+  Machine& machine = warp.machine();
+  if (machine.choose(kSpuriousFailure) == kSpuriousFailure - 1) {
+    warp.set_predicate(o.result, active, 0);
+    return Step::kYield;
+  }
+  LaneMask done = 0;
+  std::vector<Awaited> asked;
+  std::vector<bool> answers;
+  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+    const SharedPlace place = shared_place_of(warp, o.address, lane, point);
+    const Awaited question{place.cta, place.offset, awaited_value(warp, o, lane, point)};
+    if (asked.empty() || !(asked.back() == question)) {
+      Mbarrier& barrier = barrier_of(warp, o, lane, point);
+      asked.push_back(question);
+      answers.push_back(
+          o.by_parity ? barrier.test_parity(static_cast<std::uint32_t>(question.value), warp.index(), point)
+                      : barrier.test_state(question.value, warp.index(), point));
+    }
+    if (answers.back()) done |= LaneMask{1} << lane;
+  });
+  if (done == 0 && o.may_suspend)
+    return warp.wait_for(std::make_unique<BarrierWait>(std::move(asked), o.by_parity), Resume::kRetry);
+  warp.set_predicate(o.result, active, done);
+  return done == 0 ? Step::kYield : Step::kNext;
+}
+
+// --- Decoding
+
+// `.sem.scope` come together or not at all.
+void check_semantics(const Decoder& d) {
+  const bool sem = !d.first_of({"release", "acquire", "relaxed"}).empty();
+  if (sem != !d.first_of({"cta", "cluster"}).empty())
+    d.fail("memory semantics and scope have to come together");
+}
+
+void decode_arrive(Decoder& d, bool drop) {
+  check_semantics(d);
+  Operands o;
+  o.cluster = d.has("shared::cluster");
+  o.expects = d.has("expect_tx");
+  if (o.cluster && !d.is_sink(0)) d.fail("an arrival in shared::cluster has no state: its result must be _");
+  o.result = d.destination(0, 64);
+  o.address = d.address(1);
+  if (d.count() > 2) o.value = d.source(2, 32);
+  if (d.has("noComplete")) o.arrive = Mbarrier::Arrive::kNoComplete;
+  if (drop) {
+    if (d.has("noComplete")) d.fail("arrive_drop.noComplete is not known to the simulator");
+    o.arrive = Mbarrier::Arrive::kDrop;
+  }
+  if ((o.expects || d.has("noComplete")) && o.value == kNoSlot) d.fail("the third operand is missing");
+  d.emit(arrive).extra = d.attach(o);
+}
+
+void decode_transaction(Decoder& d, Handler handler) {
+  check_semantics(d);
+  Operands o;
+  o.cluster = d.has("shared::cluster");
+  o.address = d.address(0);
+  o.value = d.source(1, 32);
+  d.emit(handler).extra = d.attach(o);
+}
+
+void decode_wait(Decoder& d, bool may_suspend) {
+  check_semantics(d);
+  Operands o;
+  o.may_suspend = may_suspend;
+  o.by_parity = d.has("parity");
+  o.result = d.destination(0, 1);
+  o.address = d.address(1);
+  o.value = d.source(2, o.by_parity ? 32 : 64);
+  if (may_suspend && d.count() > 3) d.source(3, 32);  // how long to suspend at most: a hint
+  d.emit(wait).extra = d.attach(o);
+}
+
+}  // namespace
+
+void register_mbarrier(InstructionTable& table) {
+  table.add("mbarrier.init .(shared|shared::cta)? .b64", [](Decoder& d) {
+    Operands o;
+    o.address = d.address(0);
+    o.value = d.source(1, 32);
+    d.emit(init).extra = d.attach(o);
+  });
+  table.add("mbarrier.inval .(shared|shared::cta)? .b64", [](Decoder& d) {
+    Operands o;
+    o.address = d.address(0);
+    d.emit(invalidate).extra = d.attach(o);
+  });
+  for (const bool drop : {false, true})
+    table.add(fmt::format("mbarrier.{} .(expect_tx|noComplete)? .(release|relaxed)? .(cta|cluster)? "
+                          ".(shared|shared::cta|shared::cluster)? .b64",
+                          drop ? "arrive_drop" : "arrive"),
+              [drop](Decoder& d) { decode_arrive(d, drop); });
+  table.add("mbarrier.expect_tx .(relaxed)? .(cta|cluster)? .(shared|shared::cta|shared::cluster)? .b64",
+            [](Decoder& d) { decode_transaction(d, expect_tx); });
+  table.add("mbarrier.complete_tx .(relaxed)? .(cta|cluster)? .(shared|shared::cta|shared::cluster)? .b64",
+            [](Decoder& d) { decode_transaction(d, complete_tx); });
+  table.add("mbarrier.test_wait .(parity)? .(acquire|relaxed)? .(cta|cluster)? .(shared|shared::cta)? .b64",
+            [](Decoder& d) { decode_wait(d, false); });
+  table.add("mbarrier.try_wait .(parity)? .(acquire|relaxed)? .(cta|cluster)? .(shared|shared::cta)? .b64",
+            [](Decoder& d) { decode_wait(d, true); });
+  table.add("mbarrier.pending_count.b64", [](Decoder& d) {
+    Operands o;
+    o.result = d.destination(0, 32);
+    o.value = d.source(1, 64);
+    d.emit(pending_count).extra = d.attach(o);
+  });
+}
+
+}  // namespace jfa::simulator
