@@ -1,0 +1,9 @@
+jfa_add_test(cache_test
+  SOURCES
+    cache_entry_test.cpp
+    cache_request_test.cpp
+    cache_support.cpp
+    cache_trim_test.cpp
+  LIBRARIES jfa_cache nlohmann_json::nlohmann_json
+  LABELS host
+  TIMEOUT 300)
