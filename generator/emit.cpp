@@ -55,7 +55,7 @@ KernelSource emit(const KernelPlan& plan) {
   source.name = name(plan.spec);
   source.target = to_string(plan.spec.target);
   source.options = {"--std=c++20", "--generate-line-info"};
-  source.entries = {plan.prepare.name, plan.main.name};
+  source.entries = {plan.prepare.name, plan.main.name, plan.merge.name};
   source.text = configuration_block(plan);
   for (std::string_view path : plan.fragments) {
     source.text += fmt::format("\n// ---- {}\n", path);

@@ -19,6 +19,10 @@ constexpr int kElementBytes = 2;
 // More key/value tiles in flight hide nothing.
 constexpr int kMostKeyValueStages = 8;
 
+// Launches of at most so many (tile, head) items cut long key ranges into parts: about the multiprocessors of
+// a large GPU. A constant, so that results do not depend on the device.
+constexpr std::int64_t kSplitItems = 160;
+
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 
 std::uint64_t align_up(std::uint64_t bytes) {
@@ -56,6 +60,8 @@ std::vector<std::string_view> common_fragments(const KernelSpec& spec,
            std::string_view("attention/work_queue.cuh"),
            std::string_view("attention/pipeline.cuh"),
            std::string_view("attention/softmax.cuh"),
+           std::string_view("attention/partial.cuh"),
+           std::string_view("attention/merge.cu"),
            descriptors,
            std::string_view("attention/matrix_descriptor.cuh"),
        }) {
@@ -69,15 +75,32 @@ Result<KernelPlan> plan(const KernelSpec& spec) {
   return target_plan(spec);
 }
 
-WorkspaceMap workspace_map(const KernelPlan& plan, std::int64_t batch, std::int64_t query_rows) {
-  WorkspaceMap map;
+WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape) {
   const std::int64_t tile = plan.query_tile;
+  WorkspaceMap map;
   // Every sequence starts a tile of its own, so at most one partial tile each.
-  map.tile_capacity = plan.spec.broadcast_q ? batch * ((query_rows + tile - 1) / tile)
-                                            : std::min(query_rows, query_rows / tile + batch);
-  map.header = 0;
-  map.tiles = align_up(sizeof(kernel::WorkspaceHeader));
-  map.bytes = align_up(map.tiles + static_cast<std::uint64_t>(map.tile_capacity) * sizeof(kernel::QueryTile));
+  const std::int64_t whole_tiles = plan.spec.broadcast_q
+                                       ? shape.batch * ((shape.query_rows + tile - 1) / tile)
+                                       : std::min(shape.query_rows, shape.query_rows / tile + shape.batch);
+  const std::int64_t items = whole_tiles * shape.query_heads;
+  if (items > 0 && items <= kSplitItems && shape.key_rows > kernel::kLeastPartTiles * plan.key_tile) {
+    map.part_capacity = (kernel::kSplitParts + kSplitItems + shape.query_heads) / shape.query_heads;
+  }
+  map.tile_capacity = whole_tiles + map.part_capacity;
+  const std::uint64_t partial_rows =
+      static_cast<std::uint64_t>(map.part_capacity * shape.query_heads) * static_cast<std::uint64_t>(tile);
+  std::uint64_t end = 0;
+  auto take = [&](std::uint64_t bytes) {
+    const std::uint64_t begin = end;
+    end = align_up(end + bytes);
+    return begin;
+  };
+  map.header = take(sizeof(kernel::WorkspaceHeader));
+  map.tiles = take(static_cast<std::uint64_t>(map.tile_capacity) * sizeof(kernel::QueryTile));
+  map.split_tiles = take(static_cast<std::uint64_t>(map.part_capacity) * sizeof(kernel::SplitTile));
+  map.partial_lse = take(partial_rows * sizeof(float));
+  map.partial_output = take(partial_rows * static_cast<std::uint64_t>(plan.spec.padded_dim) * sizeof(float));
+  map.bytes = end;
   return map;
 }
 
@@ -108,7 +131,7 @@ std::string describe(const KernelPlan& plan) {
       {"swizzle_bytes", plan.operand.swizzle_bytes},
       {"output_box_rows", plan.output_box_rows},
       {"tensor_memory_columns", plan.tensor_memory_columns},
-      {"entries", {entry(plan.prepare), entry(plan.main)}},
+      {"entries", {entry(plan.prepare), entry(plan.main), entry(plan.merge)}},
   };
   return json.dump(2);
 }

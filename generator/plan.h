@@ -36,21 +36,33 @@ struct KernelPlan {
   int tensor_memory_columns = 0;  // 0: the target has none
   EntryPlan prepare;
   EntryPlan main;
+  EntryPlan merge;                          // launched only if WorkspaceMap::part_capacity is not 0
   std::vector<std::string_view> fragments;  // templates in the order in which they are emitted
 };
 
 Result<KernelPlan> plan(const KernelSpec& spec);
 
+/// What the size of the workspace depends on.
+struct WorkspaceShape {
+  std::int64_t batch = 0;
+  std::int64_t query_rows = 0;  // of the query tensor: q_len with broadcast_q
+  std::int64_t key_rows = 0;
+  std::int64_t query_heads = 0;
+};
+
 /// Byte offsets into the workspace of one call.
 struct WorkspaceMap {
   std::uint64_t header = 0;
   std::uint64_t tiles = 0;
+  std::uint64_t split_tiles = 0;
+  std::uint64_t partial_lse = 0;
+  std::uint64_t partial_output = 0;
   std::int64_t tile_capacity = 0;
+  std::int64_t part_capacity = 0;  // 0: no tile's keys are cut into parts
   std::uint64_t bytes = 0;
 };
 
-/// query_rows: rows of the query tensor (q_len with broadcast_q).
-WorkspaceMap workspace_map(const KernelPlan& plan, std::int64_t batch, std::int64_t query_rows);
+WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape);
 
 /// The plan as JSON, for `jfa emit --format plan`.
 std::string describe(const KernelPlan& plan);

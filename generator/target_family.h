@@ -19,7 +19,8 @@ OperandPlan plan_operand(int padded_dim);
 /// key/value tiles as fit beside `control_bytes` of barriers.
 void plan_shared_memory(KernelPlan& plan, int control_bytes);
 
-/// The templates up to the target's own: parameters, PTX wrappers, prepare entry, work queue, loading side.
+/// The templates up to the target's own: parameters, PTX wrappers, prepare and merge entries, work queue,
+/// loading side.
 /// target_ptx: the target's PTX wrappers; descriptors: its matrix-descriptor mode.
 std::vector<std::string_view> common_fragments(const KernelSpec& spec,
                                                std::vector<std::string_view> target_ptx,

@@ -51,8 +51,11 @@ kernel::PrepareArguments prepare_arguments(const Launches& launches, std::uint64
   arguments.key_rows = static_cast<int>(launches.valid.key.rows);
   arguments.output_rows = static_cast<int>(launches.output.rows);
   arguments.tile_capacity = static_cast<int>(launches.map.tile_capacity);
+  arguments.query_heads = static_cast<int>(launches.valid.query.heads);
+  arguments.part_capacity = static_cast<int>(launches.map.part_capacity);
   arguments.header = reinterpret_cast<kernel::WorkspaceHeader*>(workspace + launches.map.header);
   arguments.tiles = reinterpret_cast<kernel::QueryTile*>(workspace + launches.map.tiles);
+  arguments.split_tiles = reinterpret_cast<kernel::SplitTile*>(workspace + launches.map.split_tiles);
   return arguments;
 }
 
@@ -61,9 +64,27 @@ kernel::ForwardArguments forward_arguments(const Launches& launches, std::uint64
   arguments.header = reinterpret_cast<kernel::WorkspaceHeader*>(workspace + launches.map.header);
   arguments.tiles = reinterpret_cast<const kernel::QueryTile*>(workspace + launches.map.tiles);
   arguments.lse = reinterpret_cast<float*>(launches.lse);
+  arguments.partial_output = reinterpret_cast<float*>(workspace + launches.map.partial_output);
+  arguments.partial_lse = reinterpret_cast<float*>(workspace + launches.map.partial_lse);
   arguments.scale_log2 = static_cast<float>(launches.valid.scale * std::numbers::log2e);
   arguments.query_heads = static_cast<int>(launches.valid.query.heads);
   arguments.output_rows = static_cast<int>(launches.output.rows);
+  return arguments;
+}
+
+kernel::MergeArguments merge_arguments(const Launches& launches, std::uint64_t workspace) {
+  kernel::MergeArguments arguments{};
+  arguments.header = reinterpret_cast<const kernel::WorkspaceHeader*>(workspace + launches.map.header);
+  arguments.split_tiles = reinterpret_cast<const kernel::SplitTile*>(workspace + launches.map.split_tiles);
+  arguments.partial_output = reinterpret_cast<const float*>(workspace + launches.map.partial_output);
+  arguments.partial_lse = reinterpret_cast<const float*>(workspace + launches.map.partial_lse);
+  arguments.output = reinterpret_cast<void*>(launches.output.address);
+  arguments.output_row_stride = launches.output.row_stride;
+  arguments.output_head_stride = launches.output.head_stride;
+  arguments.lse = reinterpret_cast<float*>(launches.lse);
+  arguments.query_heads = static_cast<int>(launches.valid.query.heads);
+  arguments.output_rows = static_cast<int>(launches.output.rows);
+  arguments.head_dim = static_cast<int>(launches.output.head_dim);
   return arguments;
 }
 
@@ -115,14 +136,14 @@ Status launch(Device::Impl& device, const LoadedKernels& kernels, const Launches
   const struct {
     const char* name;
     const Tensor& tensor;
-    int tile_rows;
+    int box_rows;
   } operands[4] = {{"query", launches.valid.query, plan.query_tile},
                    {"key", launches.valid.key, plan.key_tile},
                    {"value", launches.valid.value, plan.key_tile},
-                   {"output", launches.output, plan.query_tile}};
+                   {"output", launches.output, plan.output_box_rows}};
   for (int i = 0; i < 4; ++i) {
     const CUresult result = encode_ragged_map(device.driver, operands[i].tensor, plan.operand,
-                                              operands[i].tile_rows, workspace, &maps[i]);
+                                              operands[i].box_rows, workspace, &maps[i]);
     if (result != CUDA_SUCCESS)
       return launcher.failure(result, fmt::format("encoding the tensor map of {}", operands[i].name));
   }
@@ -136,7 +157,12 @@ Status launch(Device::Impl& device, const LoadedKernels& kernels, const Launches
   void* forward_pointers[] = {&maps[0], &maps[1], &maps[2], &maps[3], &forward};
   const std::int64_t items = launches.map.tile_capacity * launches.valid.query.heads;
   const int ctas = static_cast<int>(std::min<std::int64_t>(kernels.resident_ctas, items));
-  return launcher.launch(kernels.main, plan.main, ctas, forward_pointers);
+  if (Status status = launcher.launch(kernels.main, plan.main, ctas, forward_pointers); !status.ok())
+    return status;
+  if (launches.map.part_capacity == 0) return {};
+  kernel::MergeArguments merge = merge_arguments(launches, workspace);
+  void* merge_pointers[] = {&merge};
+  return launcher.launch(kernels.merge, plan.merge, kernels.resident_ctas, merge_pointers);
 }
 
 // There is nothing to compute, but status() may be asked of the caller's workspace.
@@ -158,6 +184,10 @@ Status refuse_cold_capture(const Device::Impl& device, const KernelSpec& spec, C
                   "jfa::prepare(device, "
                   "configuration), or forward() once, before the capture begins",
                   name(spec), device.name, fmt::ptr(stream)));
+}
+
+WorkspaceShape workspace_shape(const ValidCall& valid) {
+  return {valid.batch, valid.query.rows, valid.key.rows, valid.query.heads};
 }
 
 Status check_items(const ValidCall& valid, const WorkspaceMap& map) {
@@ -197,7 +227,7 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
     if (!resolved) return resolved.status();
     kernels = *resolved;
   }
-  const WorkspaceMap map = workspace_map(kernels->plan, valid->batch, valid->query.rows);
+  const WorkspaceMap map = workspace_map(kernels->plan, workspace_shape(*valid));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
   if (Status status = validate_workspace(workspace, map.bytes); !status.ok()) return status;
 
@@ -215,7 +245,7 @@ Result<std::uint64_t> workspace_bytes(const AttentionCall& call) {
   if (!spec) return spec.status();
   const Result<KernelPlan> plan = jfa::plan(*spec);
   if (!plan) return plan.status();
-  const WorkspaceMap map = workspace_map(*plan, valid->batch, valid->query.rows);
+  const WorkspaceMap map = workspace_map(*plan, workspace_shape(*valid));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
   return map.bytes;
 }

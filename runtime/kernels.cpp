@@ -89,8 +89,9 @@ Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const K
     const Status status = device.failure(result, "loading " + kernels.name);
     return Status(status.kind(), status.message(), log.empty() ? status.detail() : log);
   }
-  for (const auto& [entry, function] :
-       {std::pair{&plan.prepare, &kernels.prepare}, {&plan.main, &kernels.main}}) {
+  for (const auto& [entry, function] : {std::pair{&plan.prepare, &kernels.prepare},
+                                        {&plan.main, &kernels.main},
+                                        {&plan.merge, &kernels.merge}}) {
     result = load_entry(device, library.get(), *entry, function);
     if (result != CUDA_SUCCESS)
       return device.failure(result, fmt::format("loading {} of {}", entry->name, kernels.name));

@@ -20,6 +20,7 @@ struct LoadedKernels {
   std::string name;  // of the specialisation
   CUfunction prepare = nullptr;
   CUfunction main = nullptr;
+  CUfunction merge = nullptr;
   int resident_ctas = 0;  // of the main entry, on the whole device
 };
 

@@ -23,7 +23,15 @@ struct alignas(16) QueryTile {
   i32 key_row;         // first key any row sees, in the key tensor
   i32 key_position;    // the same key's index within its sequence
   i32 key_count;       // keys from there that some row of the tile sees; may be 0
-  i32 reserved;
+  i32 part;            // negative: the whole result; else the partial result of these keys only
+};
+
+// A query tile whose keys were cut into parts, for the merge entry.
+struct alignas(16) SplitTile {
+  i32 output_row;
+  i32 rows;
+  i32 first_part;
+  i32 parts;
 };
 
 // The head of the workspace. The prepare entry writes it, status() reads it.
@@ -33,7 +41,8 @@ struct WorkspaceHeader {
   i64 bad_offset_index;  // first bad index
   i64 bad_offset_value;  // the value found there
   u32 next_item;         // queue of (tile, head) items
-  u32 reserved[25];
+  i32 split_count;       // query tiles that the merge entry finishes
+  u32 reserved[24];
 };
 static_assert(sizeof(WorkspaceHeader) == 128);
 
@@ -50,19 +59,44 @@ struct PrepareArguments {
   i32 query_rows;   // rows of the query tensor (with broadcast_q: q_len)
   i32 key_rows;     // rows of the key tensor
   i32 output_rows;  // rows of the output tensor
-  i32 tile_capacity;
+  i32 query_heads;
+  i32 part_capacity;  // 0: keys are never cut into parts
+  i32 reserved;
   WorkspaceHeader* header;
   QueryTile* tiles;
+  SplitTile* split_tiles;
 };
 
 struct ForwardArguments {
   WorkspaceHeader* header;
   const QueryTile* tiles;
-  float* lse;        // [query_heads, output_rows] or null
-  float scale_log2;  // scale * log2(e)
+  float* lse;             // [query_heads, output_rows] or null
+  float* partial_output;  // [part, query_heads, tile rows, padded_dim]
+  float* partial_lse;     // [part, query_heads, tile rows]
+  float scale_log2;       // scale * log2(e)
   i32 query_heads;
   i32 output_rows;
   i32 reserved;
 };
+
+struct MergeArguments {
+  const WorkspaceHeader* header;
+  const SplitTile* split_tiles;
+  const float* partial_output;
+  const float* partial_lse;
+  void* output;            // [output_rows, query_heads, head_dim], 16-bit elements
+  i64 output_row_stride;   // in elements
+  i64 output_head_stride;  // in elements
+  float* lse;              // [query_heads, output_rows] or null
+  i32 query_heads;
+  i32 output_rows;
+  i32 head_dim;
+  i32 reserved;
+};
+
+// A launch with few items cuts long key ranges into about so many parts, of at least so many key tiles, so
+// that every multiprocessor has work.
+constexpr i32 kSplitParts = 512;
+constexpr i32 kLeastPartTiles = 4;
 
 }  // namespace jfa::kernel

@@ -61,11 +61,13 @@ __device__ inline void check_output_offsets(u64* first_bad, const PrepareArgumen
   }
 }
 
+__device__ inline i32 key_tiles_of(i32 key_count) { return (key_count + kTileRows - 1) / kTileRows; }
+
 // Tiles of like cost share a bucket: exact up to 32 key tiles, then by powers of two in quarters.
 constexpr i32 kCostBuckets = 128;
 
 __device__ inline i32 cost_bucket(i32 key_count) {
-  const i32 tiles = (key_count + kTileRows - 1) / kTileRows;
+  const i32 tiles = key_tiles_of(key_count);
   if (tiles < 32) return tiles;
   const i32 log2 = 31 - __clz(tiles);
   return 32 + (log2 - 5) * 4 + ((tiles >> (log2 - 2)) & 3);
@@ -86,10 +88,32 @@ __device__ inline void for_each_tile(const PrepareArguments& a, Visit visit) {
       tile.key_row = s.key_row + keys.begin;
       tile.key_position = keys.begin;
       tile.key_count = keys.end - keys.begin;
-      tile.reserved = 0;
+      tile.part = -1;
       visit(tile);
     }
   }
+}
+
+// Keys of one part of a tile, given the launch's key tiles; no tile has more keys than `all` of them.
+__device__ inline i32 keys_per_part(const PrepareArguments& a, i64 launch_key_tiles) {
+  constexpr i32 kAll = 1 << 30;
+  if (a.part_capacity == 0) return kAll;
+  const i64 tiles = (launch_key_tiles * a.query_heads + kSplitParts - 1) / kSplitParts;
+  return static_cast<i32>(
+      min(static_cast<i64>(kAll), max(tiles, static_cast<i64>(kLeastPartTiles)) * kTileRows));
+}
+
+__device__ inline i32 parts_of(i32 key_count, i32 part_keys) {
+  return max(1, (key_count - 1) / part_keys + 1);
+}
+
+// The tile of part p's keys.
+__device__ inline QueryTile part_of(QueryTile tile, i32 p, i32 part_keys) {
+  const i32 first = p * part_keys;
+  tile.key_row += first;
+  tile.key_position += first;
+  tile.key_count = min(part_keys, tile.key_count - first);
+  return tile;
 }
 
 }  // namespace jfa::kernel
@@ -100,7 +124,14 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   constexpr u64 kNoneBad = ~u64{0};
   __shared__ u64 first_bad;
   __shared__ i32 bucket[kCostBuckets];  // first tiles counted, then the next free place in the list
-  if (threadIdx.x == 0) first_bad = kNoneBad;
+  __shared__ u64 launch_key_tiles;
+  __shared__ i32 part_count, split_count;
+  if (threadIdx.x == 0) {
+    first_bad = kNoneBad;
+    launch_key_tiles = 0;
+    part_count = 0;
+    split_count = 0;
+  }
   if (threadIdx.x < kCostBuckets) bucket[threadIdx.x] = 0;
   __syncthreads();
 
@@ -126,11 +157,22 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
       a.header->bad_offset_value = load_offset(offsets, is_64, index);
       a.header->tile_count = 0;
       a.header->next_item = 0;
+      a.header->split_count = 0;
     }
     return;
   }
 
-  for_each_tile(a, [&](const QueryTile& tile) { atomicAdd(&bucket[cost_bucket(tile.key_count)], 1); });
+  if (a.part_capacity > 0) {
+    for_each_tile(a, [&](const QueryTile& tile) {
+      atomicAdd(&launch_key_tiles, static_cast<u64>(key_tiles_of(tile.key_count)));
+    });
+    __syncthreads();
+  }
+  const i32 part_keys = keys_per_part(a, launch_key_tiles);
+  for_each_tile(a, [&](const QueryTile& tile) {
+    const i32 parts = parts_of(tile.key_count, part_keys);
+    for (i32 p = 0; p < parts; ++p) atomicAdd(&bucket[cost_bucket(part_of(tile, p, part_keys).key_count)], 1);
+  });
   __syncthreads();
   // Costly tiles first: what is left when the others finish is then cheap.
   if (threadIdx.x == 0) {
@@ -147,6 +189,19 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     a.header->next_item = 0;
   }
   __syncthreads();
-  for_each_tile(
-      a, [&](const QueryTile& tile) { a.tiles[atomicAdd(&bucket[cost_bucket(tile.key_count)], 1)] = tile; });
+  for_each_tile(a, [&](const QueryTile& tile) {
+    const i32 parts = parts_of(tile.key_count, part_keys);
+    i32 first_part = -1;
+    if (parts > 1) {
+      first_part = atomicAdd(&part_count, parts);
+      a.split_tiles[atomicAdd(&split_count, 1)] = {tile.output_row, tile.rows, first_part, parts};
+    }
+    for (i32 p = 0; p < parts; ++p) {
+      QueryTile part = part_of(tile, p, part_keys);
+      if (parts > 1) part.part = first_part + p;
+      a.tiles[atomicAdd(&bucket[cost_bucket(part.key_count)], 1)] = part;
+    }
+  });
+  __syncthreads();
+  if (threadIdx.x == 0) a.header->split_count = split_count;
 }

@@ -181,11 +181,9 @@ __device__ inline void merge(const Shared<Control>& shared, int consumer, float 
 
 // Normalised rows of this warpgroup to its half of the staging tile, which is laid out as the output's boxes.
 __device__ inline void stage_output(u32 staging, const float (&output)[kOutputRegisters],
-                                    const RowState (&rows)[2]) {
+                                    const float (&inverse_sum)[2]) {
   const u32 thread = threadIdx.x % kWarpgroupThreads;
   const u32 row = thread / 32 * 16 + thread % 32 / 4;
-  float inverse_sum[2];
-  for (int r = 0; r < 2; ++r) inverse_sum[r] = rows[r].sum == 0.0f ? 0.0f : 1.0f / rows[r].sum;
 #pragma unroll
   for (int i = 0; i < kOutputRegisters; i += 2) {
     const int r = fragment_row(i);
@@ -193,6 +191,20 @@ __device__ inline void stage_output(u32 staging, const float (&output)[kOutputRe
     const u32 box = staging + column / config::kBoxDim * kOutputBoxBytes;
     const u32 offset = swizzled_offset(row + 8 * r, column % config::kBoxDim / 8) + thread % 4 * 4;
     st_shared(box + offset, cvt_rn_x2(output[i] * inverse_sum[r], output[i + 1] * inverse_sum[r]));
+  }
+}
+
+// The same rows to the workspace. partial: the fp32 rows of this warpgroup.
+__device__ inline void store_partial(float* partial, const float (&output)[kOutputRegisters],
+                                     const float (&inverse_sum)[2], int valid_rows) {
+  const int thread = threadIdx.x % kWarpgroupThreads;
+  const int row = thread / 32 * 16 + thread % 32 / 4;
+#pragma unroll
+  for (int i = 0; i < kOutputRegisters; i += 2) {
+    const int r = fragment_row(i);
+    if (row + 8 * r >= valid_rows) continue;
+    *reinterpret_cast<float2*>(partial + (row + 8 * r) * config::kPaddedDim + fragment_column(i)) =
+        make_float2(output[i] * inverse_sum[r], output[i + 1] * inverse_sum[r]);
   }
 }
 
@@ -210,7 +222,7 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
     const Item item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
-    const int count = key_tiles(tile);
+    const int count = key_tiles_of(tile.key_count);
     const Share share = share_of(tile, count, consumer);
     float output[kOutputRegisters];
     RowState rows[2];
@@ -234,22 +246,33 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
     if (keys_are_split(tile, count)) merge(shared, consumer, output, rows);
     const int valid_rows = tile.rows - consumer * kConsumerRows;
     if (valid_rows <= 0) continue;
-    bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-    stage_output(staging, output, rows);
-    fence_proxy_async_shared();
-    bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-    const int first_row = tile.output_row + consumer * kConsumerRows;
-    if (leader) {
-      for (int box = 0; box < config::kBoxes; ++box) {
-        cp_async_bulk_tensor_store(output_map,
-                                   ragged_box(box * config::kBoxDim, item.head, first_row, valid_rows),
-                                   staging + box * kOutputBoxBytes);
+    const int first_row = consumer * kConsumerRows;
+    float inverse_sum[2];
+    for (int r = 0; r < 2; ++r) inverse_sum[r] = rows[r].sum == 0.0f ? 0.0f : 1.0f / rows[r].sum;
+    float* lse = arguments.lse;
+    if (tile.part >= 0) {
+      const i64 partial = partial_row(tile.part, arguments.query_heads, item.head, first_row);
+      store_partial(arguments.partial_output + partial * config::kPaddedDim, output, inverse_sum, valid_rows);
+      lse = arguments.partial_lse + partial;
+    } else {
+      bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+      stage_output(staging, output, inverse_sum);
+      fence_proxy_async_shared();
+      bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+      if (leader) {
+        for (int box = 0; box < config::kBoxes; ++box) {
+          cp_async_bulk_tensor_store(
+              output_map,
+              ragged_box(box * config::kBoxDim, item.head, tile.output_row + first_row, valid_rows),
+              staging + box * kOutputBoxBytes);
+        }
+        cp_async_bulk_commit_group();
       }
-      cp_async_bulk_commit_group();
+      if (lse != nullptr)
+        lse += static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + first_row;
     }
-    if (arguments.lse != nullptr && thread % 4 == 0) {
+    if (lse != nullptr && thread % 4 == 0) {
       const int row = thread / 32 * 16 + thread % 32 / 4;
-      float* lse = arguments.lse + static_cast<i64>(item.head) * arguments.output_rows + first_row;
       for (int r = 0; r < 2; ++r)
         if (row + 8 * r < valid_rows) lse[row + 8 * r] = log_sum_exp(rows[r]);
     }
