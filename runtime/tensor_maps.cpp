@@ -24,7 +24,7 @@ CUtensorMapSwizzle swizzle_of(int bytes) {
 
 }  // namespace
 
-RaggedMap ragged_map(const Tensor& tensor, const OperandPlan& operand, int tile_rows) {
+RaggedMap ragged_map(const Tensor& tensor, const OperandPlan& operand, int box_rows) {
   const std::uint64_t row_bytes = static_cast<std::uint64_t>(tensor.row_stride) * kElementBytes;
   const std::uint64_t head_bytes = static_cast<std::uint64_t>(tensor.head_stride) * kElementBytes;
   // No extent may be 0. An empty tensor's rows are beyond the third extent all the same.
@@ -32,14 +32,14 @@ RaggedMap ragged_map(const Tensor& tensor, const OperandPlan& operand, int tile_
   return {
       {static_cast<std::uint64_t>(tensor.head_dim), heads, kRaggedExtent, kRaggedExtent, kRaggedExtent + 1},
       {head_bytes, row_bytes, row_bytes, kWrapBytes - row_bytes},
-      {static_cast<std::uint32_t>(operand.box_dim), 1, static_cast<std::uint32_t>(tile_rows), 1, 1},
+      {static_cast<std::uint32_t>(operand.box_dim), 1, static_cast<std::uint32_t>(box_rows), 1, 1},
   };
 }
 
 CUresult encode_ragged_map(const DriverTable& driver, const Tensor& tensor, const OperandPlan& operand,
-                           int tile_rows, std::uint64_t substitute, CUtensorMap* map) {
+                           int box_rows, std::uint64_t substitute, CUtensorMap* map) {
   static constexpr std::uint32_t kElementStrides[RaggedMap::kRank] = {1, 1, 1, 1, 1};
-  const RaggedMap ragged = ragged_map(tensor, operand, tile_rows);
+  const RaggedMap ragged = ragged_map(tensor, operand, box_rows);
   cuuint64_t extents[RaggedMap::kRank], strides[RaggedMap::kRank - 1];
   std::ranges::copy(ragged.extents, extents);
   std::ranges::copy(ragged.stride_bytes, strides);

@@ -29,11 +29,11 @@ struct RaggedMap {
   std::uint32_t box[kRank];
 };
 
-/// tensor: normalised (see validate.h). tile_rows: rows of a box, at most 256.
-RaggedMap ragged_map(const Tensor& tensor, const OperandPlan& operand, int tile_rows);
+/// tensor: normalised (see validate.h). box_rows: rows of a box, at most 256.
+RaggedMap ragged_map(const Tensor& tensor, const OperandPlan& operand, int box_rows);
 
 /// substitute: any 16-byte aligned device address; takes the place of an empty tensor's, which is never read.
 CUresult encode_ragged_map(const DriverTable& driver, const Tensor& tensor, const OperandPlan& operand,
-                           int tile_rows, std::uint64_t substitute, CUtensorMap* map);
+                           int box_rows, std::uint64_t substitute, CUtensorMap* map);
 
 }  // namespace jfa

@@ -1,0 +1,36 @@
+# An NVRTC that is too old for our targets, and one whose companion library is nowhere.
+foreach(fake IN ITEMS "old 12 4 90" "without_builtins 99 9 100")
+  string(REPLACE " " ";" fake "${fake}")
+  list(GET fake 0 kind)
+  list(GET fake 1 major)
+  list(GET fake 2 minor)
+  list(GET fake 3 architecture)
+  add_library(jfa_fake_nvrtc_${kind} MODULE runtime_fake_nvrtc.cpp)
+  target_link_libraries(jfa_fake_nvrtc_${kind} PRIVATE jfa_cuda_headers)
+  target_compile_definitions(jfa_fake_nvrtc_${kind} PRIVATE JFA_FAKE_MAJOR=${major} JFA_FAKE_MINOR=${minor}
+                                                            JFA_FAKE_NEWEST_ARCHITECTURE=${architecture})
+endforeach()
+
+jfa_add_test(runtime_nvrtc_test
+  SOURCES runtime_nvrtc_test.cpp
+  LIBRARIES jfa_runtime jfa_generator jfa_cache jfa_cuda_headers fmt::fmt
+  LABELS host)
+add_dependencies(runtime_nvrtc_test jfa_fake_nvrtc_old jfa_fake_nvrtc_without_builtins)
+target_compile_definitions(runtime_nvrtc_test PRIVATE
+  JFA_FAKE_NVRTC_OLD="$<TARGET_FILE:jfa_fake_nvrtc_old>"
+  JFA_FAKE_NVRTC_WITHOUT_BUILTINS="$<TARGET_FILE:jfa_fake_nvrtc_without_builtins>")
+
+jfa_add_test(runtime_validate_test
+  SOURCES runtime_validate_test.cpp
+  LIBRARIES jfa_runtime jfa_cuda_headers
+  LABELS host)
+
+jfa_add_test(runtime_tensor_maps_test
+  SOURCES runtime_tensor_maps_test.cpp
+  LIBRARIES jfa_runtime jfa_cuda_headers
+  LABELS host)
+
+jfa_add_test(runtime_launch_test
+  SOURCES runtime_launch_test.cpp runtime_fake_driver.cpp
+  LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt
+  LABELS host)
