@@ -1,0 +1,290 @@
+// tcgen05: allocation of tensor memory, fences, products and commits. Loads and stores: tcgen05_memory.cpp.
+#include "simulator/instructions/tcgen05.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "simulator/instruction_table.h"
+#include "simulator/instructions/async_address.h"
+#include "simulator/machine.h"
+#include "simulator/mma_operation.h"
+#include "simulator/tensor_memory_state.h"
+
+namespace jfa::simulator {
+namespace {
+
+CtaTensorMemory::WarpState& state_of(Warp& warp) {
+  return warp.cta().extension<CtaTensorMemory>().warp(warp.index());
+}
+
+int cta_group(const Decoder& d) { return d.has("cta_group::2") ? 2 : 1; }
+
+int first_lane(LaneMask active) { return std::countr_zero(active); }
+
+// --- alloc, dealloc, relinquish_alloc_permit: by a whole warp, for cta_group::2 by one in each CTA of the
+// pair.
+
+struct AllocWait : Wait {
+  AllocWait(TensorMemory& memory_, std::uint32_t columns_) : memory(memory_), columns(columns_) {}
+  bool ready() const override { return memory.fits(columns); }
+  std::string describe() const override {
+    return fmt::format("{} free columns of tensor memory ({})", columns, memory.describe_allocations());
+  }
+  TensorMemory& memory;
+  std::uint32_t columns;
+};
+
+struct PeerWait : Wait {
+  PeerWait(CtaTensorMemory& peer_, std::uint64_t round_) : peer(peer_), round(round_) {}
+  bool ready() const override { return peer.collective_rounds >= round; }
+  std::string describe() const override { return "the peer CTA's cta_group::2 instruction on tensor memory"; }
+  CtaTensorMemory& peer;
+  std::uint64_t round;
+};
+
+// For cta_group::2: goes on when the peer has executed as many collective instructions.
+Step meet_peer(Warp& warp, int group, const ProgramPoint& point) {
+  if (group == 1) return Step::kNext;
+  auto& own = warp.cta().extension<CtaTensorMemory>();
+  auto& peer = pair_peer(warp.cta(), point).extension<CtaTensorMemory>();
+  return warp.wait_for(std::make_unique<PeerWait>(peer, ++own.collective_rounds), Resume::kNext);
+}
+
+std::uint32_t uniform(Warp& warp, Slot slot, LaneMask active, const char* name, const ProgramPoint& point) {
+  const std::uint32_t* values = warp.lanes<std::uint32_t>(slot);
+  const int first = first_lane(active);
+  for (int lane = first; lane < kWarpSize; ++lane) {
+    if ((active >> lane & 1) != 0 && values[lane] != values[first]) {
+      fail(ErrorKind::kInvalidOperand, point,
+           fmt::format("{} must be the same in all lanes: lane {} has {:#x}, lane {} has {:#x}", name, first,
+                       values[first], lane, values[lane]));
+    }
+  }
+  return values[first];
+}
+
+struct AllocData {
+  AddressOperand result;
+  Slot columns = kNoSlot;
+  int group = 1;
+  Space space = Space::kGeneric;
+};
+
+Step alloc(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const auto& data = instruction.data<AllocData>();
+  const ProgramPoint point = warp.point(instruction);
+  auto& state = warp.cta().extension<CtaTensorMemory>();
+  state.check_cta_group(data.group, point);
+  const std::uint32_t columns = uniform(warp, data.columns, active, "nCols", point);
+  const std::optional<std::uint32_t> first = state.memory().allocate(state.owner(), columns, point);
+  if (!first) return warp.wait_for(std::make_unique<AllocWait>(state.memory(), columns), Resume::kRetry);
+  state.shadow().forget({0xff, *first, *first + columns});
+  const int lane = first_lane(active);
+  const std::uint32_t address = TensorAddress(0, *first).bits();
+  warp.write(data.space, address_of(warp, data.result, lane), sizeof(address), &address,
+             warp.point(instruction, lane));
+  return meet_peer(warp, data.group, point);
+}
+
+struct DeallocData {
+  Slot address = kNoSlot;
+  Slot columns = kNoSlot;
+  int group = 1;
+};
+
+Step dealloc(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const auto& data = instruction.data<DeallocData>();
+  const ProgramPoint point = warp.point(instruction);
+  auto& state = warp.cta().extension<CtaTensorMemory>();
+  state.check_cta_group(data.group, point);
+  const TensorAddress address(uniform(warp, data.address, active, "taddr", point));
+  const std::uint32_t columns = uniform(warp, data.columns, active, "nCols", point);
+  if (columns <= kTensorColumns) {
+    state.shadow().check_idle({0xff, address.column, address.column + columns}, "tcgen05.dealloc", point);
+  }
+  state.memory().deallocate(state.owner(), address, columns, point);
+  return Step::kNext;
+}
+
+Step relinquish(Warp& warp, const Instruction& instruction, LaneMask) {
+  auto& state = warp.cta().extension<CtaTensorMemory>();
+  state.check_cta_group(instruction.small[0], warp.point(instruction));
+  state.memory().relinquish(state.owner());
+  return Step::kNext;
+}
+
+// --- Fences.
+
+Step fence_before(Warp& warp, const Instruction&, LaneMask) {
+  warp.cta().extension<CtaTensorMemory>().shadow().fence_before(state_of(warp).strand);
+  return Step::kNext;
+}
+
+Step fence_after(Warp& warp, const Instruction&, LaneMask) {
+  warp.cta().extension<CtaTensorMemory>().shadow().fence_after(state_of(warp).strand);
+  return Step::kNext;
+}
+
+// --- mma: every active lane issues one, as a rule only one is active.
+
+struct MmaData {
+  int group = 1;
+  AddressOperand d;
+  bool tensor_a = false;
+  AddressOperand a_address;
+  Slot a_descriptor = kNoSlot;
+  Slot b_descriptor = kNoSlot;
+  Slot instruction_descriptor = kNoSlot;
+  Slot enable_input_d = kNoSlot;
+  std::vector<Slot> mask;
+  int scale_input_d = 0;
+};
+
+Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const auto& data = instruction.data<MmaData>();
+  for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
+    MmaArguments arguments;
+    arguments.cta_group = data.group;
+    arguments.d_address = static_cast<std::uint32_t>(address_of(warp, data.d, lane));
+    if (data.tensor_a) {
+      arguments.a_address = static_cast<std::uint32_t>(address_of(warp, data.a_address, lane));
+    } else {
+      arguments.a_descriptor = warp.lanes<std::uint64_t>(data.a_descriptor)[lane];
+    }
+    arguments.b_descriptor = warp.lanes<std::uint64_t>(data.b_descriptor)[lane];
+    arguments.instruction_descriptor = warp.lanes<std::uint32_t>(data.instruction_descriptor)[lane];
+    arguments.enable_input_d = (warp.predicate(data.enable_input_d) >> lane & 1) != 0;
+    arguments.scale_input_d = data.scale_input_d;
+    for (std::size_t i = 0; i < data.mask.size(); ++i) {
+      arguments.disable_output_lane[i] = warp.lanes<std::uint32_t>(data.mask[i])[lane];
+    }
+    issue_mma(warp, arguments, point);
+  });
+  return Step::kNext;
+}
+
+void decode_mma(Decoder& d) {
+  MmaData data;
+  data.group = cta_group(d);
+  data.d = tensor_address_operand(d, 0);
+  data.tensor_a = d.is_address(1);
+  if (data.tensor_a) {
+    data.a_address = tensor_address_operand(d, 1);
+  } else {
+    data.a_descriptor = d.source(1, 64);
+  }
+  data.b_descriptor = d.source(2, 64);
+  data.instruction_descriptor = d.source(3, 32);
+  int next = 4;
+  if (next < d.count() && d.is_vector(next)) {
+    data.mask = d.vector_source(next, 32);
+    const std::size_t words = data.group == 1 ? 4 : 8;
+    if (data.mask.size() != words) {
+      d.fail(fmt::format("the disable-output-lane mask has {} elements and must have {}", data.mask.size(),
+                         words));
+    }
+    ++next;
+  }
+  if (next >= d.count()) d.fail("enable-input-d is missing");
+  data.enable_input_d =
+      d.is_immediate(next) ? d.constant(d.immediate(next) != 0 ? 1 : 0, 1) : d.source(next, 1);
+  ++next;
+  if (next < d.count()) {
+    const std::int64_t scale = d.immediate(next);
+    if (scale < 0 || scale > 15) d.fail(fmt::format("scale-input-d is {} and must be 0 to 15", scale));
+    data.scale_input_d = static_cast<int>(scale);
+  }
+  d.emit(mma).extra = d.attach(std::move(data));
+}
+
+// --- commit.
+
+struct CommitData {
+  AddressOperand barrier;
+  Slot mask = kNoSlot;  // CTAs by rank; kNoSlot: the one that the address names
+  int group = 1;
+};
+
+Step commit(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const auto& data = instruction.data<CommitData>();
+  Cta& cta = warp.cta();
+  for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
+    cta.extension<CtaTensorMemory>().check_cta_group(data.group, point);
+    const SharedPlace place = shared_place_of(warp, data.barrier, lane, point);
+    std::vector<SharedPlace> barriers{place};
+    if (data.mask != kNoSlot) {
+      barriers.clear();
+      const std::uint32_t mask = warp.lanes<std::uint32_t>(data.mask)[lane] & 0xffff;
+      for (std::uint32_t rank = 0; rank < 16; ++rank) {
+        if ((mask >> rank & 1) == 0) continue;
+        Cta* target = cta.cluster().cta(rank);
+        if (target == nullptr) {
+          fail(ErrorKind::kInvalidOperand, point,
+               fmt::format("multicast mask {:#06x} names rank {} of a cluster of {} CTAs", mask, rank,
+                           cta.cluster().size()));
+        }
+        barriers.push_back({target, place.offset});
+      }
+      if (barriers.empty())
+        fail(ErrorKind::kInvalidOperand, point, "the multicast mask of tcgen05.commit is empty");
+    }
+    issue_commit(warp, warp.thread(lane), std::move(barriers), point);
+  });
+  return Step::kNext;
+}
+
+void decode_commit(Decoder& d) {
+  CommitData data;
+  data.group = cta_group(d);
+  data.barrier = d.address(0);
+  if (d.has("multicast::cluster")) data.mask = d.source(1, 16);
+  d.emit(commit).extra = d.attach(data);
+}
+
+}  // namespace
+
+AddressOperand tensor_address_operand(Decoder& d, int index) {
+  const AddressOperand operand = d.address(index);
+  if (operand.base == kNoSlot || operand.is_64_bit) d.fail("a tensor memory address is a 32-bit register");
+  return operand;
+}
+
+void register_tcgen05(InstructionTable& table) {
+  table.add("tcgen05.alloc.(cta_group::1|cta_group::2).sync.aligned.shared::cta?.b32", [](Decoder& d) {
+    d.require_converged();
+    AllocData data;
+    data.group = cta_group(d);
+    data.space = d.has("shared::cta") ? Space::kShared : Space::kGeneric;
+    data.result = d.address(0);
+    data.columns = d.source(1, 32);
+    d.emit(alloc).extra = d.attach(data);
+  });
+  table.add("tcgen05.dealloc.(cta_group::1|cta_group::2).sync.aligned.b32", [](Decoder& d) {
+    d.require_converged();
+    DeallocData data;
+    data.group = cta_group(d);
+    data.address = d.source(0, 32);
+    data.columns = d.source(1, 32);
+    d.emit(dealloc).extra = d.attach(data);
+  });
+  table.add("tcgen05.relinquish_alloc_permit.(cta_group::1|cta_group::2).sync.aligned", [](Decoder& d) {
+    d.require_converged();
+    const int group = cta_group(d);
+    d.emit(relinquish).small[0] = static_cast<std::uint8_t>(group);
+  });
+  table.add("tcgen05.fence::before_thread_sync", [](Decoder& d) { d.emit(fence_before); });
+  table.add("tcgen05.fence::after_thread_sync", [](Decoder& d) { d.emit(fence_after); });
+  // The collector modifiers say whether A stays in a buffer: a hint.
+  table.add(
+      "tcgen05.mma.(cta_group::1|cta_group::2).kind::f16"
+      ".(collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard)?",
+      decode_mma);
+  table.add(
+      "tcgen05.commit.(cta_group::1|cta_group::2).mbarrier::arrive::one.shared::cluster?.multicast::cluster?."
+      "b64",
+      decode_commit);
+  register_tcgen05_memory(table);
+}
+
+}  // namespace jfa::simulator

@@ -1,0 +1,14 @@
+// What the files of the tcgen05 family share.
+#pragma once
+
+#include "simulator/instruction_table.h"
+
+namespace jfa::simulator {
+
+/// An operand `[taddr + displacement]`: a 32-bit register, lane in bits 31:16, column below.
+AddressOperand tensor_address_operand(Decoder& d, int index);
+
+/// tcgen05.ld, st, wait::ld, wait::st.
+void register_tcgen05_memory(InstructionTable& table);
+
+}  // namespace jfa::simulator

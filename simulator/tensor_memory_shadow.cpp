@@ -1,0 +1,121 @@
+#include "simulator/tensor_memory_shadow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace jfa::simulator {
+namespace {
+
+const char* verb(TensorMemoryShadow::Access access) {
+  return access == TensorMemoryShadow::Access::kRead ? "read" : "written";
+}
+
+template <class Function>
+void for_each_cell_block(const TensorRegion& region, Function function) {
+  for (std::uint32_t block = 0; block < kTensorBlocks; ++block) {
+    if ((region.blocks >> block & 1) == 0) continue;
+    for (std::uint32_t column = region.first_column; column < region.end_column; ++column) {
+      function(block * kTensorColumns + column);
+    }
+  }
+}
+
+}  // namespace
+
+std::string TensorMemoryShadow::describe(const Flight& flight) {
+  return fmt::format("tensor memory {} is being {} by {}, issued at {}", flight.region.describe(),
+                     verb(flight.access), flight.accessor.what, flight.accessor.point.describe());
+}
+
+std::uint32_t TensorMemoryShadow::intern(const Accessor& accessor) {
+  std::vector<std::uint32_t>& known = accessors_by_instruction_[accessor.point.instruction];
+  for (const std::uint32_t index : known) {
+    const Accessor& other = accessors_[index];
+    if (other.strand == accessor.strand && other.order == accessor.order &&
+        other.point.cta == accessor.point.cta) {
+      return index;
+    }
+  }
+  known.push_back(static_cast<std::uint32_t>(accessors_.size()));
+  accessors_.push_back(accessor);
+  return known.back();
+}
+
+TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const TensorRegion& region,
+                                                       const char* what, const TensorStrand& strand,
+                                                       Order order, const ProgramPoint& point) {
+  const Accessor accessor{what, &strand, order, point};
+  for (const Flight& flight : flights_) {
+    if (!flight.region.overlaps(region)) continue;
+    if (access == Access::kRead && flight.access == Access::kRead) continue;
+    const bool same_accumulator = order != 0 && flight.accessor.order == order;
+    if (access == Access::kWrite && flight.access == Access::kWrite && same_accumulator) continue;
+    fail_at(
+        ErrorKind::kInFlight, point,
+        TensorAddress(0, std::max(region.first_column, flight.region.first_column)).bits(),
+        fmt::format("{} {} tensor memory {} while {} is still in flight there", what,
+                    access == Access::kRead ? "reads" : "writes", region.describe(), flight.accessor.what),
+        describe(flight));
+  }
+  check_fences(written_, Access::kWrite, access, region, accessor);
+  if (access == Access::kWrite) check_fences(read_, Access::kRead, access, region, accessor);
+  flights_.push_back({++last_id_, region, access, accessor});
+  return last_id_;
+}
+
+void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access earlier, Access access,
+                                      const TensorRegion& region, const Accessor& accessor) const {
+  for_each_cell_block(region, [&](std::uint32_t index) {
+    const Record& record = records[index];
+    if (record.time == 0) return;
+    const Accessor& other = accessors_[record.accessor];
+    const bool engine = other.order != 0;
+    if (engine ? other.order == accessor.order : other.strand == accessor.strand)
+      return;  // ordered without fences
+    const bool released = engine || other.strand->before_thread_sync >= record.time;
+    const bool acquired = accessor.strand->after_thread_sync >= record.time;
+    if (released && acquired) return;
+    const std::uint32_t column = index % kTensorColumns;
+    const std::uint32_t lane = index / kTensorColumns * kTensorBlockLanes;
+    fail_at(ErrorKind::kMissingFence, accessor.point, TensorAddress(lane, column).bits(),
+            fmt::format("{} {} tensor memory lane {} column {}, last {} by {}, without {} in between",
+                        accessor.what, access == Access::kRead ? "reads" : "writes", lane, column,
+                        verb(earlier), other.what,
+                        released ? "tcgen05.fence::after_thread_sync by this thread"
+                                 : "tcgen05.fence::before_thread_sync by the thread that did"),
+            fmt::format("it was {} at {}", verb(earlier), other.point.describe()));
+  });
+}
+
+void TensorMemoryShadow::end(FlightId id) {
+  if (id == 0) return;
+  const auto found =
+      std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
+  if (found == flights_.end()) return;
+  const Record record{++time_, intern(found->accessor)};
+  std::vector<Record>& records = found->access == Access::kRead ? read_ : written_;
+  for_each_cell_block(found->region, [&](std::uint32_t index) { records[index] = record; });
+  flights_.erase(found);
+}
+
+bool TensorMemoryShadow::in_flight(FlightId id) const {
+  return std::any_of(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
+}
+
+void TensorMemoryShadow::check_idle(const TensorRegion& region, const char* what,
+                                    const ProgramPoint& point) const {
+  for (const Flight& flight : flights_) {
+    if (!flight.region.overlaps(region)) continue;
+    fail_at(ErrorKind::kInFlight, point, TensorAddress(0, region.first_column).bits(),
+            fmt::format("{} of tensor memory {} while {} is still in flight there", what, region.describe(),
+                        flight.accessor.what),
+            describe(flight));
+  }
+}
+
+void TensorMemoryShadow::forget(const TensorRegion& region) {
+  for_each_cell_block(region, [&](std::uint32_t index) { written_[index] = read_[index] = Record{}; });
+}
+
+}  // namespace jfa::simulator

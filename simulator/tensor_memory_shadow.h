@@ -1,0 +1,86 @@
+// Who may touch which cells of tensor memory when. Cells of an operation in flight are out of bounds for
+// others; cells that others produced or consumed need the tcgen05 fences in between. Both are errors on every
+// schedule.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/async_shadow.h"
+#include "simulator/tensor_memory.h"
+
+namespace jfa::simulator {
+
+/// The ordering a warp has established by tcgen05.fence, in the shadow's own time.
+struct TensorStrand {
+  std::uint64_t before_thread_sync = 0;  ///< time of its last fence::before_thread_sync
+  std::uint64_t after_thread_sync = 0;   ///< time of its last fence::after_thread_sync
+  int warp = -1;                         ///< for reports
+};
+
+class TensorMemoryShadow : public FlightOwner {
+ public:
+  enum class Access : std::uint8_t { kRead, kWrite };
+  using FlightOwner::FlightId;
+
+  /// Accumulators of one shape at one address, by one cta_group: products into them run in the order of
+  /// issue. 0: none.
+  using Order = std::uint64_t;
+
+  TensorMemoryShadow() = default;
+
+  /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write
+  /// (unless both are writes of the same Order), and kMissingFence if the region's last producer or consumer
+  /// is another strand and not both sides have executed their tcgen05 fence. `what`: "tcgen05.ld", for
+  /// reports. The strand must live as long as the shadow.
+  FlightId begin(Access access, const TensorRegion& region, const char* what, const TensorStrand& strand,
+                 Order order, const ProgramPoint& point);
+  /// Completion was observed: by wait::ld, wait::st, or the mbarrier of a commit.
+  void end(FlightId id) override;
+  /// Whether nobody has observed its completion yet.
+  bool in_flight(FlightId id) const;
+
+  /// Throws kInFlight if anything in the region is in flight: it is about to be deallocated.
+  void check_idle(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
+  /// Newly allocated columns: nobody has touched them.
+  void forget(const TensorRegion& region);
+
+  void fence_before(TensorStrand& strand) { strand.before_thread_sync = ++time_; }
+  void fence_after(TensorStrand& strand) { strand.after_thread_sync = ++time_; }
+
+ private:
+  /// Who accessed, for reports and to know which fences are due.
+  struct Accessor {
+    const char* what = "";
+    const TensorStrand* strand = nullptr;
+    Order order = 0;  // not 0: the tensor core, whose commit is a fence of its own
+    ProgramPoint point;
+  };
+  struct Flight {
+    FlightId id;
+    TensorRegion region;
+    Access access;
+    Accessor accessor;
+  };
+  /// The last access of a kind that ended, by block and column.
+  struct Record {
+    std::uint64_t time = 0;      // 0: none
+    std::uint32_t accessor = 0;  // index into accessors_
+  };
+  std::uint32_t intern(const Accessor& accessor);
+  void check_fences(const std::vector<Record>& records, Access earlier, Access access,
+                    const TensorRegion& region, const Accessor& accessor) const;
+  static std::string describe(const Flight& flight);
+
+  std::uint64_t time_ = 0;
+  FlightId last_id_ = 0;
+  std::vector<Flight> flights_;  // some dozens at most
+  std::vector<Accessor> accessors_;
+  std::unordered_map<const Instruction*, std::vector<std::uint32_t>> accessors_by_instruction_;
+  std::vector<Record> written_ = std::vector<Record>(kTensorBlocks * kTensorColumns);
+  std::vector<Record> read_ = std::vector<Record>(kTensorBlocks * kTensorColumns);
+};
+
+}  // namespace jfa::simulator

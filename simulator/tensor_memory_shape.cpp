@@ -1,0 +1,70 @@
+#include "simulator/tensor_memory_shape.h"
+
+namespace jfa::simulator {
+
+int registers_per_repetition(TensorShape shape) {
+  switch (shape) {
+    case TensorShape::k16x128b:
+      return 2;
+    case TensorShape::k16x256b:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+int columns_per_repetition(TensorShape shape) {
+  switch (shape) {
+    case TensorShape::k16x64b:
+      return 2;
+    case TensorShape::k16x128b:
+      return 4;
+    case TensorShape::k16x256b:
+      return 8;
+    default:
+      return 1;
+  }
+}
+
+std::uint32_t shape_lanes(TensorShape shape) { return shape == TensorShape::k32x32b ? 32 : 16; }
+
+TensorCell register_cell(TensorShape shape, int index, int lane, std::uint32_t half_split, bool packed) {
+  const auto r = static_cast<std::uint32_t>(index);
+  const auto t = static_cast<std::uint32_t>(lane);
+  const std::uint32_t width = packed ? 2 : 1;  // cells a register covers
+  switch (shape) {
+    case TensorShape::k32x32b:
+      return {t, width * r};
+    case TensorShape::k16x64b:
+      return {t / 4 + 8 * (t & 1), width * (2 * r + (t >> 1 & 1))};
+    case TensorShape::k16x128b:
+      return {t / 4 + 8 * (r & 1), width * (4 * (r / 2) + t % 4)};
+    case TensorShape::k16x256b:
+      return {t / 4 + 8 * (r >> 1 & 1), width * (8 * (r / 4) + 2 * (t % 4) + (r & 1))};
+    case TensorShape::k16x32bx2:
+      break;
+  }
+  // The split is in real columns, whether packed or not.
+  return {t % 16, width * r + (t < 16 ? 0 : half_split)};
+}
+
+AccumulatorPlace accumulator_place(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
+                                   std::uint32_t m, std::uint32_t n) {
+  if (cta_group == 1) {
+    // M = 64 uses half of the datapath: sixteen rows in each warp's quarter.
+    return {0, {m_extent == 64 ? m % 16 + 32 * (m / 16) : m, n}};
+  }
+  if (m_extent == 256) return {m / 128, {m % 128, n}};
+  const std::uint32_t half = n_extent / 2;
+  return {m / 64, {m % 64 + 64 * (n / half), n % half}};
+}
+
+std::uint32_t accumulator_columns(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent) {
+  return cta_group == 2 && m_extent == 128 ? n_extent / 2 : n_extent;
+}
+
+std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent) {
+  return cta_group == 1 && m_extent == 64 ? 0b01010101 : 0xff;
+}
+
+}  // namespace jfa::simulator

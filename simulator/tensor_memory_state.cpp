@@ -1,0 +1,57 @@
+#include "simulator/tensor_memory_state.h"
+
+#include <fmt/format.h>
+
+namespace jfa::simulator {
+namespace {
+
+struct MachineTensorState : Extension {
+  explicit MachineTensorState(Machine&) {}
+  std::uint64_t last_order = 0;
+  int cta_group = 0;
+};
+
+// Keeps the orders of products apart from other families' queues.
+constexpr std::uint64_t kOrderTag = std::uint64_t{1} << 63;
+
+}  // namespace
+
+SmTensorMemory::SmTensorMemory(Sm& sm) : memory(sm.machine().checks()), sm_(sm) {}
+
+TensorMemoryShadow::Order SmTensorMemory::order(std::uint32_t address, std::uint32_t shape_bits,
+                                                int cta_group) {
+  TensorMemoryShadow::Order& order = orders_[{address, shape_bits, cta_group}];
+  if (order == 0) order = kOrderTag | ++sm_.machine().extension<MachineTensorState>().last_order;
+  return order;
+}
+
+CtaTensorMemory::CtaTensorMemory(Cta& cta)
+    : cta_(cta),
+      sm_(cta.sm().extension<SmTensorMemory>()),
+      warps_(static_cast<std::size_t>((cta.threads() + kWarpSize - 1) / kWarpSize)) {
+  for (std::size_t i = 0; i < warps_.size(); ++i) warps_[i].strand.warp = static_cast<int>(i);
+}
+
+void CtaTensorMemory::check_cta_group(int cta_group, const ProgramPoint& point) {
+  int& known = cta_.machine().extension<MachineTensorState>().cta_group;
+  if (known == 0) known = cta_group;
+  if (known != cta_group) {
+    fail(ErrorKind::kInvalidOperand, point,
+         fmt::format("cta_group::{} in a kernel that has used cta_group::{}", cta_group, known));
+  }
+}
+
+void CtaTensorMemory::on_exit() { memory().release(owner(), {nullptr, &cta_, -1, -1}); }
+
+Cta& pair_peer(Cta& cta, const ProgramPoint& point) {
+  Cta* peer = cta.cluster().cta(cta.rank() ^ 1);
+  if (peer == nullptr) {
+    fail(ErrorKind::kInvalidOperand, point,
+         fmt::format("cta_group::2 in a cluster of {} CTAs: rank {} has no peer", cta.cluster().size(),
+                     cta.rank()));
+  }
+  if (peer->exited()) fail(ErrorKind::kInvalidOperand, point, "cta_group::2, but the peer CTA has exited");
+  return *peer;
+}
+
+}  // namespace jfa::simulator

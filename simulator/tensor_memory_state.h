@@ -1,0 +1,77 @@
+// Tensor memory as the machine holds it: cells and shadow per SM, the warps' and issuing threads' side per
+// CTA.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "simulator/machine.h"
+#include "simulator/tensor_memory.h"
+#include "simulator/tensor_memory_shadow.h"
+
+namespace jfa::simulator {
+
+class SmTensorMemory : public Extension {
+ public:
+  explicit SmTensorMemory(Sm& sm);
+
+  TensorMemory memory;
+  TensorMemoryShadow shadow;
+
+  /// The Order of products into accumulators of one shape at one address by one cta_group; also their queue
+  /// with the scheduler, hence unique in the machine.
+  TensorMemoryShadow::Order order(std::uint32_t address, std::uint32_t shape_bits, int cta_group);
+
+ private:
+  Sm& sm_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, int>, TensorMemoryShadow::Order> orders_;
+};
+
+/// An asynchronous tcgen05 operation that commits wait for.
+struct TensorTicket {
+  bool done = false;
+  std::vector<FlightRef> flights;  // end when a commit's mbarrier has been observed
+  TensorMemoryShadow* shadow = nullptr;
+  TensorMemoryShadow::FlightId accumulator = 0;  // among flights: in flight as long as nobody has observed it
+};
+
+class CtaTensorMemory : public Extension {
+ public:
+  explicit CtaTensorMemory(Cta& cta);
+
+  struct WarpState {
+    TensorStrand strand;
+    std::vector<TensorMemoryShadow::FlightId> loads;   // until wait::ld
+    std::vector<TensorMemoryShadow::FlightId> stores;  // until wait::st
+  };
+
+  TensorMemory& memory() { return sm_.memory; }
+  TensorMemoryShadow& shadow() { return sm_.shadow; }
+  SmTensorMemory& sm() { return sm_; }
+  WarpState& warp(int index) { return warps_[static_cast<std::size_t>(index)]; }
+  TensorMemory::Owner owner() const { return &cta_; }
+
+  /// Operations of a thread that nobody is known to have waited for, oldest first.
+  std::vector<std::shared_ptr<TensorTicket>>& tickets(int thread) { return tickets_[thread]; }
+
+  /// Throws unless the kernel uses this one cta_group everywhere.
+  void check_cta_group(int cta_group, const ProgramPoint& point);
+  /// Completed rounds of collective cta_group::2 instructions, to meet the peer.
+  std::uint64_t collective_rounds = 0;
+
+  void on_exit() override;
+
+ private:
+  Cta& cta_;
+  SmTensorMemory& sm_;
+  std::vector<WarpState> warps_;
+  std::map<int, std::vector<std::shared_ptr<TensorTicket>>> tickets_;
+};
+
+/// The other CTA of a pair: the ranks differ in bit 0 only. Throws if there is none or it has exited.
+Cta& pair_peer(Cta& cta, const ProgramPoint& point);
+
+}  // namespace jfa::simulator
