@@ -1,0 +1,144 @@
+#include "tools/sweep.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace jfa::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+// One entry of a sweep file.
+class EntryReader {
+ public:
+  EntryReader(std::string_view file, std::size_t index) : where_(fmt::format("{}: entry {}", file, index)) {}
+
+  Result<Sweep> read(const Json& entry) const {
+    if (!entry.is_object()) return error(fmt::format("is not an object: {}", entry.dump()));
+    Sweep sweep;
+    for (const auto& [field, value] : entry.items()) {
+      if (Status status = read_field(sweep, field, value); !status.ok()) return status;
+    }
+    if (sweep.head_dim.empty()) return error("has no head_dim");
+    return sweep;
+  }
+
+ private:
+  Status error(std::string_view what) const {
+    return Status::invalid_argument(fmt::format("{} {}", where_, what));
+  }
+
+  Status read_field(Sweep& sweep, const std::string& field, const Json& value) const {
+    const auto as_text = [](const Json& item) { return item.get<std::string>(); };
+    const auto as_number = [](const Json& item) { return item.get<std::int64_t>(); };
+    const auto as_window = [](const Json& item) { return item.is_null() ? "none" : item.dump(); };
+    if (field == "pass") return read_values(sweep.pass, field, value, &Json::is_string, as_text);
+    if (field == "dtype") return read_values(sweep.dtype, field, value, &Json::is_string, as_text);
+    if (field == "target") return read_values(sweep.target, field, value, &Json::is_string, as_text);
+    if (field == "head_dim")
+      return read_values(sweep.head_dim, field, value, &Json::is_number_integer, as_number);
+    if (field == "groups")
+      return read_values(sweep.groups, field, value, &Json::is_number_integer, as_number);
+    if (field == "broadcast_q") {
+      const auto as_bool = [](const Json& item) { return item.get<bool>(); };
+      return read_values(sweep.broadcast_q, field, value, &Json::is_boolean, as_bool);
+    }
+    if (field == "window") {
+      const auto is_window = [](const Json& item) { return item.is_null() || item.is_number_integer(); };
+      return read_values(sweep.window, field, value, is_window, as_window);
+    }
+    return error(fmt::format("has the unknown field '{}'", field));
+  }
+
+  template <class Value, class Is, class Convert>
+  Status read_values(std::vector<Value>& values, const std::string& field, const Json& json, const Is& is,
+                     const Convert& convert) const {
+    const Json list = json.is_array() ? json : Json::array({json});
+    values.clear();
+    for (const Json& item : list) {
+      if (!std::invoke(is, item)) return error(fmt::format("has {} {}", field, item.dump()));
+      values.push_back(convert(item));
+    }
+    if (values.empty()) return error(fmt::format("has no {}", field));
+    return {};
+  }
+
+  std::string where_;
+};
+
+}  // namespace
+
+Result<DType> parse_dtype(std::string_view text) {
+  if (text == "bf16") return DType::bf16;
+  if (text == "fp16") return DType::fp16;
+  return Status::invalid_argument(fmt::format("dtype '{}' is neither bf16 nor fp16", text));
+}
+
+Result<Pass> parse_pass(std::string_view text) {
+  if (text == "forward") return Pass::forward;
+  return Status::invalid_argument(fmt::format("pass '{}' is not forward", text));
+}
+
+Result<std::optional<std::int64_t>> parse_window(std::string_view text) {
+  if (text == "none") return std::optional<std::int64_t>();
+  std::int64_t window = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), window);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return Status::invalid_argument(fmt::format("window '{}' is neither a number nor none", text));
+  }
+  return std::optional(window);
+}
+
+Result<std::vector<KernelSpec>> expand(const Sweep& sweep) {
+  std::vector<KernelSpec> specs;
+  std::set<KernelSpec> seen;
+  // One counter over all combinations, its lowest digit the last field.
+  const std::size_t sizes[] = {sweep.target.size(),   sweep.pass.size(),   sweep.dtype.size(),
+                               sweep.head_dim.size(), sweep.window.size(), sweep.broadcast_q.size(),
+                               sweep.groups.size()};
+  std::size_t combinations = 1;
+  for (const std::size_t size : sizes) combinations *= size;
+  for (std::size_t number = 0; number < combinations; ++number) {
+    std::size_t digit[std::size(sizes)];
+    std::size_t rest = number;
+    for (std::size_t field = std::size(sizes); field-- > 0;) {
+      digit[field] = rest % sizes[field];
+      rest /= sizes[field];
+    }
+    const Result<Pass> pass = parse_pass(sweep.pass[digit[1]]);
+    if (!pass) return pass.status();
+    const Result<DType> dtype = parse_dtype(sweep.dtype[digit[2]]);
+    if (!dtype) return dtype.status();
+    const Result<std::optional<std::int64_t>> window = parse_window(sweep.window[digit[4]]);
+    if (!window) return window.status();
+    const Configuration configuration{*pass,
+                                      *dtype,
+                                      sweep.head_dim[digit[3]],
+                                      *window,
+                                      sweep.broadcast_q[digit[5]],
+                                      sweep.groups[digit[6]],
+                                      sweep.target[digit[0]]};
+    const Result<KernelSpec> spec = specialize(configuration);
+    if (!spec) return spec.status();
+    if (seen.insert(*spec).second) specs.push_back(*spec);
+  }
+  return specs;
+}
+
+Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (!json.is_array())
+    return Status::invalid_argument(fmt::format("{}: not a JSON list of configurations", file));
+  std::vector<Sweep> sweeps;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    Result<Sweep> sweep = EntryReader(file, i).read(json[i]);
+    if (!sweep) return sweep.status();
+    sweeps.push_back(std::move(*sweep));
+  }
+  return sweeps;
+}
+
+}  // namespace jfa::tools

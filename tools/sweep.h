@@ -1,0 +1,41 @@
+// Lists of kernel configurations: every combination of the given values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/spec.h"
+#include "jfa/attention.h"
+
+namespace jfa::tools {
+
+/// "bf16" or "fp16".
+Result<DType> parse_dtype(std::string_view text);
+/// "forward".
+Result<Pass> parse_pass(std::string_view text);
+/// "none", or a number.
+Result<std::optional<std::int64_t>> parse_window(std::string_view text);
+
+/// The values of each field, as text where the command line and the sweep file have text.
+struct Sweep {
+  std::vector<std::string> pass{"forward"};
+  std::vector<std::string> dtype{"bf16"};
+  std::vector<std::int64_t> head_dim;
+  std::vector<std::string> window{"none"};
+  std::vector<bool> broadcast_q{false};
+  std::vector<std::int64_t> groups{1};
+  std::vector<std::string> target{"sm_100f"};
+};
+
+/// The specialisations that a sweep asks for, in its order, each once: several configurations may share one.
+/// Errors: the field and its value.
+Result<std::vector<KernelSpec>> expand(const Sweep& sweep);
+
+/// A sweep file: a JSON list of objects whose fields are those of Sweep, each a value or a list of values; a
+/// window is a number or null. Errors name the file, the entry and the field.
+Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text);
+
+}  // namespace jfa::tools
