@@ -50,7 +50,6 @@ kernel::PrepareArguments prepare_arguments(const Launches& launches, std::uint64
   arguments.query_rows = static_cast<int>(launches.valid.query.rows);
   arguments.key_rows = static_cast<int>(launches.valid.key.rows);
   arguments.output_rows = static_cast<int>(launches.output.rows);
-  arguments.tile_capacity = static_cast<int>(launches.map.tile_capacity);
   arguments.query_heads = static_cast<int>(launches.valid.query.heads);
   arguments.part_capacity = static_cast<int>(launches.map.part_capacity);
   arguments.header = reinterpret_cast<kernel::WorkspaceHeader*>(workspace + launches.map.header);

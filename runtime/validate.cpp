@@ -167,7 +167,7 @@ Result<ValidCall> validate(const AttentionCall& call) {
   valid.scale = *scale;
   valid.batch = call.key_offset.count - 1;
   valid.output_rows = call.broadcast_q ? valid.batch * call.query.rows : call.query.rows;
-  if (!call.output_offset && valid.output_rows >= kRowLimit)
+  if (valid.output_rows >= kRowLimit)  // also with output_offset: no two sequences may share an output row
     return Status::unsupported(
         fmt::format("a batch of {} times query.rows {} makes {} output rows, not below 2^30", valid.batch,
                     call.query.rows, valid.output_rows));
@@ -183,10 +183,10 @@ Result<Tensor> validate_output(const ValidCall& valid, bool has_output_offset, c
     return invalid("output.heads {} differs from query.heads {}", output.heads, valid.query.heads);
   if (!has_output_offset && output.rows != valid.output_rows)
     return invalid("output.rows {} differs from the {} rows of the call", output.rows, valid.output_rows);
-  if (output.rows > 1 && output.row_stride < output.head_dim)
+  if (normal->rows > 1 && normal->heads > 0 && normal->row_stride < normal->head_dim)
     return invalid("output.row_stride {} is below head_dim {}: rows would overlap", output.row_stride,
                    output.head_dim);
-  if (output.heads > 1 && output.head_stride < output.head_dim)
+  if (normal->heads > 1 && normal->rows > 0 && normal->head_stride < normal->head_dim)
     return invalid("output.head_stride {} is below head_dim {}: heads would overlap", output.head_stride,
                    output.head_dim);
   if (lse % sizeof(float) != 0) return invalid("lse {:#x} is not a multiple of {} bytes", lse, sizeof(float));

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace jfa::test {
 namespace {
 
-int entry_tags[2];  // addresses that stand for the two kernels
+// Addresses that stand for the kernels.
+constexpr const char* kEntries[] = {"jfa_prepare", "jfa_forward", "jfa_merge"};
+int entry_tags[3];
 int context_tags[4];
 int library_tag, pool_tag;
 thread_local CUcontext current_context = nullptr;
@@ -67,11 +70,12 @@ CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void**
   launch.stream = config->hStream;
   launch.context = current_context;
   std::lock_guard lock(fake.mutex);
-  if (function == handle<CUfunction>(&entry_tags[0])) {
-    launch.entry = "jfa_prepare";
+  launch.entry = kEntries[reinterpret_cast<int*>(function) - entry_tags];
+  if (launch.entry == "jfa_prepare") {
     std::memcpy(&launch.prepare, arguments[0], sizeof launch.prepare);
+  } else if (launch.entry == "jfa_merge") {
+    std::memcpy(&launch.merge, arguments[0], sizeof launch.merge);
   } else {
-    launch.entry = "jfa_forward";
     for (int i = 0; i < 4; ++i) launch.map_ids.push_back(static_cast<CUtensorMap*>(arguments[i])->opaque[0]);
     std::memcpy(&launch.forward, arguments[4], sizeof launch.forward);
   }
@@ -152,7 +156,9 @@ void fill_library_calls(DriverTable& table) {
   };
   table.cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary, const char* name) {
     ENTER(cuLibraryGetKernel);
-    *kernel = handle<CUkernel>(&entry_tags[std::string(name) == "jfa_prepare" ? 0 : 1]);
+    const auto* entry = std::ranges::find(kEntries, std::string_view(name));
+    if (entry == std::end(kEntries)) return CUDA_ERROR_NOT_FOUND;
+    *kernel = handle<CUkernel>(&entry_tags[entry - kEntries]);
     return CUDA_SUCCESS;
   };
   table.cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) {

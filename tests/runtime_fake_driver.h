@@ -25,6 +25,7 @@ struct FakeLaunch {
   CUcontext context = nullptr;         // current at the launch
   kernel::PrepareArguments prepare{};  // of jfa_prepare
   kernel::ForwardArguments forward{};  // of jfa_forward
+  kernel::MergeArguments merge{};      // of jfa_merge
   std::vector<std::uint64_t> map_ids;  // of jfa_forward: which encodings its four maps are
 };
 

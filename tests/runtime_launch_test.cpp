@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -100,7 +101,8 @@ TEST_CASE("the prepare entry, then the main entry, with the call's numbers") {
   CHECK(prepare.prepare.query_rows == 300);
   CHECK(prepare.prepare.key_rows == 500);
   CHECK(prepare.prepare.output_rows == 300);
-  CHECK(prepare.prepare.tile_capacity >= 5);
+  CHECK(prepare.prepare.query_heads == 8);
+  CHECK(prepare.prepare.part_capacity == 0);
   CHECK(reinterpret_cast<std::uint64_t>(prepare.prepare.header) == workspace.address);
 
   const test::FakeLaunch& main = fake_driver().launches[1];
@@ -124,6 +126,34 @@ TEST_CASE("the prepare entry, then the main entry, with the call's numbers") {
   for (const test::FakeMap& map : maps) CHECK(map.type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
   CHECK(maps[0].extents[1] == 8);
   CHECK(maps[1].extents[1] == 2);
+}
+
+TEST_CASE("few items with many keys: their parts are merged by a third launch") {
+  Device device = warm_device();
+  const AttentionCall call = call_of(300, 100000);
+  Tensor output = output_of(call);
+  output.row_stride = 400;
+  const Workspace workspace = workspace_for(device, call);
+  REQUIRE(forward(device, call, output, kAddress * 7, workspace, kStream).ok());
+  REQUIRE(fake_driver().launches.size() == 3);
+  const test::FakeLaunch& prepare = fake_driver().launches[0];
+  const test::FakeLaunch& main = fake_driver().launches[1];
+  const test::FakeLaunch& merge = fake_driver().launches[2];
+  CHECK(prepare.prepare.part_capacity > 0);
+  CHECK(merge.entry == "jfa_merge");
+  CHECK(merge.merge.header == prepare.prepare.header);
+  CHECK(merge.merge.split_tiles == prepare.prepare.split_tiles);
+  CHECK(merge.merge.partial_output == main.forward.partial_output);
+  CHECK(merge.merge.partial_lse == main.forward.partial_lse);
+  CHECK(reinterpret_cast<std::uint64_t>(merge.merge.output) == kAddress * 6);
+  CHECK(reinterpret_cast<std::uint64_t>(merge.merge.lse) == kAddress * 7);
+  CHECK(merge.merge.output_row_stride == 400);
+  CHECK(merge.merge.output_head_stride == 24);
+  CHECK(merge.merge.head_dim == 24);
+  CHECK(merge.merge.query_heads == 8);
+  CHECK(merge.merge.output_rows == 300);
+  const std::uint64_t end = workspace.address + workspace.bytes;
+  CHECK(reinterpret_cast<std::uint64_t>(main.forward.partial_output) < end);
 }
 
 TEST_CASE("broadcast_q: no query offsets, one output row a batch entry and query") {
