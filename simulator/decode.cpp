@@ -175,6 +175,7 @@ Slot EntryBuilder::allocate(int bits) {
   const std::uint32_t bytes = bits == 1 ? kPredicateBytes : std::max(bits, 32) / 8 * kWarpSize;
   const Slot slot = entry_.register_file_bytes;
   entry_.register_file_bytes += bytes;
+  if (bits == 1) entry_.predicates.push_back(slot);
   return slot;
 }
 
@@ -492,6 +493,10 @@ Instruction& Decoder::emit_exit(Handler handler) {
 }
 
 Slot Decoder::scratch(int bits) { return builder_.allocate(bits); }
+Slot Decoder::carry() {
+  if (builder_.carry_ == kNoSlot) builder_.carry_ = builder_.allocate(1);
+  return builder_.carry_;
+}
 Slot Decoder::constant(std::uint64_t value, int bits) { return builder_.constant(value, bits); }
 void Decoder::own(std::shared_ptr<void> data) { builder_.entry_.owned.push_back(std::move(data)); }
 

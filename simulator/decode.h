@@ -51,6 +51,7 @@ class EntryBuilder {
   Entry& entry_;
 
   const Statement* statement_ = nullptr;
+  Slot carry_ = kNoSlot;
   std::vector<Slot> register_slots_;
   std::map<std::pair<std::uint64_t, int>, Slot> constants_;
   std::map<std::string, Slot, std::less<>> specials_;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "simulator/program.h"
@@ -56,6 +57,12 @@ class Decoder {
   Slot source(int index, int bits);
   /// As source, but an immediate is turned into a float of that width: 0f…, 0d… and decimals.
   Slot float_source(int index, int bits);
+  /// The one of the two that suits type T.
+  template <class T>
+  Slot float_or_source(int index) {
+    constexpr int bits = static_cast<int>(sizeof(T)) * 8;
+    return std::is_floating_point_v<T> ? float_source(index, bits) : source(index, bits);
+  }
   /// Slot to write to. With a register wider than `bits` the result is extended behind: sign_extend or zero.
   Slot destination(int index, int bits, bool sign_extend = false);
   /// The second destination of `d|p`, or kNoSlot.
@@ -88,6 +95,8 @@ class Decoder {
   }
   /// A slot of the instruction's own.
   Slot scratch(int bits);
+  /// The carry flag of add.cc and its kin: a predicate.
+  Slot carry();
   /// A slot that holds a value in every lane.
   Slot constant(std::uint64_t value, int bits);
 

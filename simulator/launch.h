@@ -68,8 +68,8 @@ class Module {
   const Entry* find(const std::string& name) const;
   const std::string& target() const { return target_; }             // "sm_100f"
   const std::vector<std::string>& files() const { return files_; }  // by .file number; [0] empty
-  /// A line of the CUDA source, 1-based; empty if unknown.
-  std::string source_line(int line) const;
+  /// A line of the CUDA source, 1-based, if `file` is the source given to load; else empty.
+  std::string source_line(int file, int line) const;
 
  private:
   friend class Loader;

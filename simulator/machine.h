@@ -69,6 +69,10 @@ class Wait {
   virtual ~Wait() = default;
   virtual bool ready() const = 0;
   virtual std::string describe() const = 0;
+  /// True while lanes wait at a warp-wide instruction for the rest of their warp …
+  virtual bool gathers() const { return false; }
+  /// … which is an `.aligned` one.
+  virtual bool needs_convergence() const { return false; }
 };
 
 /// What to do when the wait is over.
@@ -88,6 +92,7 @@ struct Split {
 class Warp {
  public:
   Warp(Cta& cta, int index, int threads);
+  Warp(const Warp&) = delete;
 
   Cta& cta() const { return cta_; }
   Machine& machine() const;
@@ -127,10 +132,16 @@ class Warp {
   void write(Space space, std::uint64_t address, std::uint32_t bytes, const void* in,
              const ProgramPoint& point);
 
+  /// Host memory behind it, checked for `bytes` (a power of two up to 32) and aligned to them.
+  std::byte* locate(Space space, std::uint64_t address, std::uint32_t bytes, bool write,
+                    const ProgramPoint& point);
+
   std::byte* local(int lane) { return local_.get() + static_cast<std::size_t>(lane) * local_bytes_; }
   std::uint32_t local_bytes() const { return local_bytes_; }
 
   // --- For the scheduler, control flow and warp-wide instructions.
+  LaneMask cluster_arrived = 0;     // lanes that arrived at barrier.cluster …
+  std::uint64_t cluster_round = 0;  // … in this round
   std::vector<Split> splits;
   Split& current() { return splits[current_]; }
   /// Sends the active lanes to the instruction's target and the others of the split to the next instruction.
@@ -146,23 +157,27 @@ class Warp {
  private:
   friend class Scheduler;
   friend class Cta;
+  void fill_specials();
   struct Group {
     std::uint32_t pc = 0;   // where its lanes meet
     LaneMask expected = 0;  // lanes that have yet to meet there or wait there
     LaneMask arrived = 0;
     int parent = -1;
-    std::uint32_t parent_reconvergence = 0;
     bool in_use = false;
   };
-  int new_group();
-  bool arrive_at_reconvergence();  // parks or merges the current split
-  void settle_group(int group);
-  void dissolve_groups();       // forgets all reconvergence: the last resort before a deadlock is reported
-  bool gather(LaneMask lanes);  // merges every split that stands at the current pc
+  void enter_group(Split& split, int group);
+  int common_group(int a, int b) const;
+  void leave_groups(int group, int until, LaneMask lanes);
+  void settle_groups();
+  void merge_into_current(std::size_t other);
+  void remove_split(std::size_t index);
+  bool arrive_at_reconvergence();  // parks the current split, or merges its group
+  void dissolve_groups();          // forgets all reconvergence: the last resort before a deadlock is reported
 
   Cta& cta_;
   int index_;
   LaneMask live_ = 0;
+  static constexpr std::size_t kNoSplit = ~std::size_t{0};
   std::size_t current_ = 0;
   std::byte* registers_ = nullptr;
   std::unique_ptr<std::byte[]> storage_;
@@ -181,8 +196,9 @@ class Cluster {
   std::uint32_t size() const { return static_cast<std::uint32_t>(ctas.size()); }
 
   // barrier.cluster
-  std::uint32_t barrier_arrived = 0;  // warps' lanes that arrived in this round
+  int barrier_arrived = 0;  // threads that arrived in this round and live
   std::uint64_t barrier_round = 0;
+  int live_threads() const;
 };
 
 class Cta : public Extensible<Cta> {
@@ -207,20 +223,27 @@ class Cta : public Extensible<Cta> {
   std::vector<std::unique_ptr<Warp>>& warps() { return warps_; }
   Warp& warp(int index) { return *warps_[static_cast<std::size_t>(index)]; }
   bool exited() const { return exited_; }
+  /// Makes the warps, once the cluster is complete.
+  void start();
 
   /// bar / barrier, by number 0..15.
   struct NamedBarrier {
-    std::uint32_t expected = 0;  // threads; 0: no round is open
+    std::uint32_t expected = 0;  // threads of the open round; 0: all of the CTA that live
+    bool open = false;
     std::uint32_t arrived = 0;
     std::uint64_t round = 0;
     std::uint32_t reduction_and = 1, reduction_or = 0, reduction_count = 0;  // of the open round
     std::uint32_t result_and = 0, result_or = 0, result_count = 0;           // of the last one
   };
   NamedBarrier barriers[16];
+  int live_threads() const { return live_threads_; }
+  /// Closes the round of a barrier, or of the cluster's, whose last awaited thread has come or left.
+  void settle_barriers();
 
  private:
   friend class Scheduler;
   friend class Warp;
+  void note_exit(Warp& warp, LaneMask lanes);
   Machine& machine_;
   Sm& sm_;
   Cluster& cluster_;
@@ -230,7 +253,7 @@ class Cta : public Extensible<Cta> {
   std::uint32_t dynamic_shared_offset_ = 0;
   SharedMemory shared_;
   std::vector<std::unique_ptr<Warp>> warps_;
-  int live_warps_ = 0;
+  int live_threads_ = 0;
   bool exited_ = false;
 };
 
@@ -288,14 +311,19 @@ class Machine : public Extensible<Machine> {
                                 const ProgramPoint& point) const;
 
   std::vector<std::unique_ptr<Sm>>& sms() { return sms_; }
+  /// Warp instructions so far: the clock of %clock64.
+  std::uint64_t clock() const { return statistics_.warp_instructions; }
 
  private:
   friend class Scheduler;
+  friend class Cta;
+  friend class Warp;
   const Module& module_;
   const Entry& entry_;
   const LaunchConfig& config_;
   DeviceMemory& memory_;
   LaunchStatistics statistics_;
+  std::vector<std::byte> register_image_;  // of a fresh warp: poison and constants
   std::vector<std::unique_ptr<Sm>> sms_;
   std::unique_ptr<Scheduler> scheduler_;
 };

@@ -143,6 +143,7 @@ struct Entry {
   std::uint32_t register_file_bytes = 0;  // per warp, with constants
   std::vector<SpecialSlot> specials;
   std::vector<ConstantSlot> constants;
+  std::vector<Slot> predicates;
   std::vector<SharedAddressSlot> shared_addresses;
   std::vector<Parameter> shared_variables;  // static ones, offsets as in SharedAddressSlot
   std::uint32_t max_threads = 1024;         // .maxntid, or the product of .reqntid

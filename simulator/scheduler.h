@@ -1,0 +1,81 @@
+// Who runs next: warps and asynchronous operations, deterministically.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulator/machine.h"
+
+namespace jfa::simulator {
+
+class Scheduler {
+ public:
+  explicit Scheduler(Machine& machine);
+  ~Scheduler();
+
+  void run();
+  std::uint64_t post(std::unique_ptr<AsyncOperation> operation);
+  std::uint32_t choose(std::uint32_t count);
+  void cta_exited(Cta& cta);
+
+ private:
+  struct Strand {
+    Warp* warp = nullptr;
+    std::size_t split = 0;
+  };
+  /// How a split's turn ended.
+  enum class Turn : std::uint8_t { kRan, kPolled, kStopped };
+
+  // Residency
+  void launch_clusters();
+  bool launch_cluster(std::uint64_t index);
+  void retire_clusters();
+
+  // Warps
+  bool can_run(Warp& warp, std::size_t index);  // ends a wait that is over
+  Turn run_split(Warp& warp, std::size_t index, std::uint32_t quantum);
+  bool round();  // every runnable split once; true if any did more than poll
+  void random_turn();
+
+  // Asynchronous operations
+  void list_runnable();
+  void advance(std::size_t index);
+  bool advance_oldest();
+  bool drain();  // true if anything moved
+
+  // No one can go on
+  void stuck();
+  void refuse_divergence();
+  std::string who_waits() const;
+  [[noreturn]] void report_deadlock();
+  [[noreturn]] void report_livelock(const std::string& message);
+  ProgramPoint standing(const Warp& warp, const Split& split) const;
+
+  std::uint64_t next_random();
+
+  Machine& machine_;
+  const Schedule schedule_;
+  std::uint64_t random_state_;
+  std::uint64_t budget_;
+  std::vector<std::unique_ptr<Cluster>> clusters_;  // resident, or not yet retired
+  std::vector<std::unique_ptr<Cta>> ctas_;          // of those
+  std::vector<Warp*> warps_;                        // that live, in launch order
+  std::uint64_t next_cluster_ = 0;
+  std::uint64_t cluster_count_ = 0;
+  int capacity_per_sm_ = 1;
+  std::vector<std::unique_ptr<AsyncOperation>> operations_;  // by serial number
+  std::uint64_t next_operation_ = 1;
+  bool posted_ = false;   // by the running instruction
+  bool polling_ = false;  // some split ended its turn in the last round with a failed poll
+  bool ctas_exited_ = false;
+  std::uint64_t idle_turns_ = 0;
+  // Kept between turns for their storage.
+  std::vector<Strand> strands_;
+  std::vector<std::size_t> runnable_;
+  std::vector<std::uint64_t> seen_queues_;
+};
+
+}  // namespace jfa::simulator

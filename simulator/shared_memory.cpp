@@ -1,0 +1,82 @@
+#include "simulator/shared_memory.h"
+
+#include <fmt/format.h>
+
+#include "simulator/machine.h"
+
+namespace jfa::simulator {
+
+SharedMemory::SharedMemory(std::uint32_t size_bytes, bool checks)
+    : checks_(checks),
+      bytes_(size_bytes, std::byte{0xff}),
+      flags_(size_bytes, 0),
+      writer_(size_bytes / 16 + 1, 0),
+      fence_epoch_(1024, 0) {}
+
+void SharedMemory::set_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) {
+  for (std::uint32_t i = 0; i < bytes; ++i) flags_[offset + i] |= flags;
+}
+
+void SharedMemory::clear_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) {
+  const auto keep = static_cast<std::uint8_t>(~flags);
+  for (std::uint32_t i = 0; i < bytes; ++i) flags_[offset + i] &= keep;
+}
+
+std::int64_t SharedMemory::first_uninitialised(std::uint32_t offset, std::uint32_t bytes) const {
+  std::uint8_t all = kInitialised;
+  for (std::uint32_t i = 0; i < bytes; ++i) all &= flags_[offset + i];
+  if (all != 0) return -1;
+  std::uint32_t i = 0;
+  while ((flags_[offset + i] & kInitialised) != 0) ++i;
+  return offset + i;
+}
+
+int SharedMemory::unfenced_writer(std::uint32_t offset, std::uint32_t bytes, std::uint32_t* where) const {
+  if (bytes == 0) return -1;
+  for (std::uint32_t granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule) {
+    const std::uint32_t record = writer_[granule];
+    if (record == 0) continue;
+    const std::uint32_t thread = (record & 0x7ff) - 1;
+    if (record >> 11 != (fence_epoch_[thread] & 0x1fffff)) continue;
+    if (where != nullptr) *where = std::max(offset, granule << 4);
+    return static_cast<int>(thread);
+  }
+  return -1;
+}
+
+void SharedMemory::note_async_write(std::uint32_t offset, std::uint32_t bytes) {
+  if (bytes == 0) return;
+  set_flags(offset, bytes, kInitialised);
+  for (std::uint32_t granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule)
+    writer_[granule] = 0;
+}
+
+void SharedMemory::refuse(std::uint32_t offset, std::uint32_t bytes, bool write,
+                          const ProgramPoint& point) const {
+  const char* verb = write ? "write" : "read";
+  const std::string symbol = point.cta != nullptr ? point.cta->shared_symbol(offset) : std::string();
+  const std::string what = fmt::format("{} of {} bytes at shared {:#x}{}", verb, bytes, offset,
+                                       symbol.empty() ? "" : " (" + symbol + ")");
+  if (offset + std::uint64_t{bytes} > bytes_.size())
+    fail_at(ErrorKind::kOutOfBounds, point, offset,
+            fmt::format("{}: the CTA has shared memory up to {:#x}", what, bytes_.size()));
+  if (offset < kReservedSharedBytes)
+    fail_at(ErrorKind::kOutOfBounds, point, offset,
+            fmt::format("{}: the first {} bytes belong to the system", what, kReservedSharedBytes));
+  if ((offset & (bytes - 1)) != 0)
+    fail_at(ErrorKind::kMisaligned, point, offset, fmt::format("{} is not aligned to {}", what, bytes));
+  std::uint8_t any = 0;
+  for (std::uint32_t i = 0; i < bytes; ++i) any |= flags_[offset + i];
+  if ((any & kBarrierObject) != 0)
+    fail_at(ErrorKind::kBarrier, point, offset, fmt::format("{} touches a live mbarrier", what));
+  if ((any & (kWriteInFlight | kReadInFlight)) != 0 && (write || (any & kWriteInFlight) != 0)) {
+    const bool destination = (any & kWriteInFlight) != 0;
+    fail_at(ErrorKind::kInFlight, point, offset,
+            fmt::format("{} touches the {} of an asynchronous operation in flight", what,
+                        destination ? "destination" : "source"),
+            explain_in_flight ? explain_in_flight(offset, bytes) : std::string());
+  }
+  fail_at(ErrorKind::kUninitialised, point, offset, fmt::format("{}: nothing has been written there", what));
+}
+
+}  // namespace jfa::simulator
