@@ -27,13 +27,17 @@ function(jfa_add_library name)
   target_link_libraries(${name} PRIVATE jfa_options ${arg_LIBRARIES})
 endfunction()
 
-# Installs the public headers, the libraries behind jfa::jfa, and the package that find_package(jfa) finds.
+# Installs the public headers, the libraries behind jfa::jfa, the package that find_package(jfa) finds, and the
+# jfa command if it is built.
 function(jfa_install)
   include(CMakePackageConfigHelpers)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/jfa)
   install(TARGETS jfa_library jfa_runtime jfa_simulator jfa_cache jfa_generator jfa_options jfa_cuda_headers
           EXPORT jfaTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  if(TARGET jfa)
+    install(TARGETS jfa RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/jfa DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT jfaTargets NAMESPACE jfa:: DESTINATION ${package_dir})
   configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/jfaConfig.cmake.in

@@ -109,5 +109,5 @@ run_jfa() {
 # run_samples: the main job. Attention of both bundled samples, checked against an fp64 reference.
 run_samples() {
   run_jfa run samples/sentences.safetensors --check
-  run_jfa run samples/pooling.safetensors --broadcast-q --check
+  run_jfa run samples/pma.safetensors --broadcast-q --check
 }
