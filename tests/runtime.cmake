@@ -34,3 +34,12 @@ jfa_add_test(runtime_launch_test
   SOURCES runtime_launch_test.cpp runtime_fake_driver.cpp
   LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt
   LABELS host)
+
+# The example is what a newcomer reads first, so it runs as it stands.
+add_executable(jfa_example_attention ${PROJECT_SOURCE_DIR}/examples/attention.cpp)
+target_link_libraries(jfa_example_attention PRIVATE jfa::jfa)
+add_test(NAME jfa_example_attention COMMAND jfa_example_attention)
+set_tests_properties(jfa_example_attention PROPERTIES
+  TIMEOUT 120
+  PASS_REGULAR_EXPRESSION
+    "^output row 0: 1.5\noutput row 1: 1.5\noutput row 2: 9\noutput row 3: 9\noutput row 4: 9\n$")

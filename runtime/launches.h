@@ -1,0 +1,27 @@
+// The launches of one forward call: arguments, grids, stream.
+#pragma once
+
+#include <cstdint>
+
+#include "jfa/attention.h"
+#include "runtime/device.h"
+#include "runtime/kernels.h"
+#include "runtime/validate.h"
+
+namespace jfa {
+
+/// What one call launches, apart from where its workspace lies.
+struct ForwardLaunches {
+  const ValidCall& valid;
+  const AttentionCall& call;
+  const Tensor& output;  // normalised
+  std::uint64_t lse;     // 0: not wanted
+  const WorkspaceMap& map;
+};
+
+/// Enqueues the prepare entry, the main entry and, where keys may be cut into parts, the merge entry. The
+/// device's context is current. kDevice: names entry, configuration, stream and device.
+Status launch(const Device::Impl& device, const LoadedKernels& kernels, const ForwardLaunches& launches,
+              std::uint64_t workspace, CUstream stream);
+
+}  // namespace jfa
