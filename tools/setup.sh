@@ -60,7 +60,7 @@ install_wheels() {
 find_cuda() {
   local candidate
   run_path=
-  if [[ ${JFA_IGNORE_TOOLKIT:-0} != 1 ]]; then
+  if [[ ${JFA_IGNORE_TOOLKIT:-0} == 0 ]]; then
     for candidate in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda /usr/local/cuda-*; do
       if [[ -n $candidate ]] && toolkit_at "$candidate"; then
         cuda_dir=$candidate
