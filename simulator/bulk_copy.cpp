@@ -96,7 +96,7 @@ class BulkStore final : public AsyncOperation {
         progress_(std::make_shared<BulkProgress>()) {
     const char* what = reduction_ ? "bulk reduction to global memory" : "bulk copy to global memory";
     auto& shadow = cta.extension<AsyncShadow>();
-    progress_->source = {&shadow, shadow.begin(AsyncShadow::Access::kRead, offset, bytes, what, point)};
+    progress_->flight = {&shadow, shadow.begin(AsyncShadow::Access::kRead, offset, bytes, what, point)};
     shadow.check_source(offset, bytes, what, point);
     cta.extension<BulkGroups>().add(point.warp * kWarpSize + point.lane, progress_);
   }

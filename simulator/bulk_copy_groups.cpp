@@ -26,7 +26,7 @@ void BulkGroups::observe(int thread, std::uint32_t keep) {
   auto& committed = threads_[static_cast<std::size_t>(thread)].committed;
   const std::size_t observed = committed.size() - std::min<std::size_t>(keep, committed.size());
   for (std::size_t i = 0; i < observed; ++i)
-    for (const auto& operation : committed[i]) operation->source.end();
+    for (const auto& operation : committed[i]) operation->flight.end();
   // A group that a .read wait has seen stays for a full wait to find, until there is nothing left to wait
   // for.
   for (std::size_t i = 0; i < observed; ++i) {
@@ -35,6 +35,14 @@ void BulkGroups::observe(int thread, std::uint32_t keep) {
       break;
     committed.pop_front();
   }
+}
+
+std::vector<std::shared_ptr<BulkProgress>> BulkGroups::unobserved(int thread) const {
+  const Thread& state = threads_[static_cast<std::size_t>(thread)];
+  std::vector<std::shared_ptr<BulkProgress>> all;
+  for (const Group& group : state.committed) all.insert(all.end(), group.begin(), group.end());
+  all.insert(all.end(), state.open.begin(), state.open.end());
+  return all;
 }
 
 }  // namespace jfa::simulator

@@ -1,4 +1,4 @@
-// Bulk groups: how a thread waits for its copies out of shared memory.
+// Groups of asynchronous copies: how a thread waits for those it started.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace jfa::simulator {
 struct BulkProgress {
   bool source_read = false;
   bool done = false;
-  FlightRef source;  // in flight until a wait has observed source_read
+  FlightRef flight;  // what a wait on the group ends: a store's source, a cp.async's destination
 };
 
 class BulkGroups : public Extension {
@@ -29,8 +29,10 @@ class BulkGroups : public Extension {
   void commit(int thread);
   /// Whether all groups but the `keep` most recent have read their sources (read_only) or completed.
   bool finished(int thread, std::uint32_t keep, bool read_only) const;
-  /// A wait has found that: their sources are the thread's again.
+  /// A wait has found that: what they had in flight is the thread's again.
   void observe(int thread, std::uint32_t keep);
+  /// Every operation the thread has started, as far as no wait has observed it.
+  std::vector<std::shared_ptr<BulkProgress>> unobserved(int thread) const;
 
  private:
   using Group = std::vector<std::shared_ptr<BulkProgress>>;

@@ -42,6 +42,14 @@ void Mbarrier::arrive(std::uint32_t count, const ProgramPoint& point, Arrive how
   complete_phase_if_due(point);
 }
 
+void Mbarrier::expect_arrival(const ProgramPoint& point) {
+  if (pending_ == kMaxCount)
+    fail(ErrorKind::kBarrier, point, fmt::format("more than {} pending arrivals at {}", kMaxCount, where_),
+         describe());
+  check_observed(point);
+  ++pending_;
+}
+
 void Mbarrier::expect_transaction(std::uint64_t bytes, const ProgramPoint& point) {
   if (transaction_bytes_ + static_cast<std::int64_t>(bytes) > kMaxTransactionBytes)
     fail(ErrorKind::kTransaction, point,

@@ -40,6 +40,9 @@ class Mbarrier {
   // --- Arrive-on operations. They throw kBarrier or kTransaction about `point`.
   enum class Arrive : std::uint8_t { kPlain, kNoComplete, kDrop };
   void arrive(std::uint32_t count, const ProgramPoint& point, Arrive how = Arrive::kPlain);
+  /// One more arrival in the current phase: what cp.async.mbarrier.arrive adds, to take it off when the
+  /// copies are done.
+  void expect_arrival(const ProgramPoint& point);
   void expect_transaction(std::uint64_t bytes, const ProgramPoint& point);
   void complete_transaction(std::uint64_t bytes, const ProgramPoint& point);
 

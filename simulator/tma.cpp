@@ -110,7 +110,7 @@ class TensorStore final : public AsyncOperation {
         progress_(std::make_shared<BulkProgress>()) {
     const char* what = reduction_ ? "TMA reduction" : "TMA store";
     auto& shadow = cta.extension<AsyncShadow>();
-    progress_->source = {
+    progress_->flight = {
         &shadow, shadow.begin(AsyncShadow::Access::kRead, offset, box.map.shared_bytes(), what, point)};
     // Rows that will be dropped may hold anything.
     for_each_box_row(box_.map, box_.coordinates, [&](const BoxRow& row) {

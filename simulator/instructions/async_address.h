@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "simulator/instruction_table.h"
 #include "simulator/machine.h"
@@ -20,6 +21,16 @@ inline SharedPlace shared_place_of(Warp& warp, const AddressOperand& operand, in
                                    const ProgramPoint& point) {
   return warp.machine().shared_place_any(warp.cta(), address_of(warp, operand, lane), operand.is_64_bit,
                                          point);
+}
+
+/// The same for an operand in .shared::cta: an offset in the warp's own CTA.
+inline std::uint32_t own_shared_offset_of(Warp& warp, const AddressOperand& operand, int lane,
+                                          const ProgramPoint& point) {
+  const SharedPlace place = shared_place_of(warp, operand, lane, point);
+  if (place.cta != &warp.cta())
+    fail_at(ErrorKind::kOutOfBounds, point, place.offset,
+            "a .shared::cta address belongs to CTA rank " + std::to_string(place.cta->rank()));
+  return place.offset;
 }
 
 /// Calls run(lane, point) for each active lane, lowest first.

@@ -9,6 +9,7 @@
 #include "simulator/bulk_copy_groups.h"
 #include "simulator/instruction_table.h"
 #include "simulator/instructions/async_address.h"
+#include "simulator/instructions/async_copy.h"
 #include "simulator/machine.h"
 #include "simulator/mbarrier.h"
 #include "simulator/tma.h"
@@ -55,9 +56,7 @@ std::vector<BulkDestination> destinations_of(Warp& warp, const Operands& o, int 
                                              const ProgramPoint& point) {
   const SharedPlace to = shared_place_of(warp, o.destination, lane, point);
   const SharedPlace barrier = shared_place_of(warp, o.barrier, lane, point);
-  if (o.own_cta_only && to.cta != &warp.cta())
-    fail_at(ErrorKind::kOutOfBounds, point, to.offset,
-            fmt::format("the .shared::cta destination is in CTA rank {}", to.cta->rank()));
+  if (o.own_cta_only) own_shared_offset_of(warp, o.destination, lane, point);
   if (o.peer_barrier ? !same_pair(*to.cta, *barrier.cta) : to.cta != barrier.cta)
     fail(ErrorKind::kInvalidOperand, point,
          fmt::format("the destination is in CTA rank {}, its mbarrier in CTA rank {}", to.cta->rank(),
@@ -105,8 +104,8 @@ Step tensor_load(Warp& warp, const Instruction& in, LaneMask active) {
 Step tensor_store(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<Operands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
-    const SharedPlace from = shared_place_of(warp, o.source, lane, point);
-    start_tensor_store(warp.machine(), box_of(warp, o, lane, point), *from.cta, from.offset, o.op, point);
+    const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
+    start_tensor_store(warp.machine(), box_of(warp, o, lane, point), warp.cta(), from, o.op, point);
   });
   return Step::kNext;
 }
@@ -148,12 +147,12 @@ Step bulk_load(Warp& warp, const Instruction& in, LaneMask active) {
 Step bulk_store(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<Operands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
-    const SharedPlace from = shared_place_of(warp, o.source, lane, point);
+    const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
     std::optional<ReductionKind> reduction;
     if (o.op) reduction = ReductionKind{*o.op, o.type};
     const auto mask = o.mask == kNoSlot ? std::uint16_t{0xffff}
                                         : static_cast<std::uint16_t>(warp.lanes<std::uint32_t>(o.mask)[lane]);
-    start_bulk_store(warp.machine(), *from.cta, from.offset, address_of(warp, o.map, lane),
+    start_bulk_store(warp.machine(), warp.cta(), from, address_of(warp, o.map, lane),
                      warp.lanes<std::uint32_t>(o.bytes)[lane], reduction, mask, point);
   });
   return Step::kNext;
@@ -162,8 +161,8 @@ Step bulk_store(Warp& warp, const Instruction& in, LaneMask active) {
 Step bulk_peer_copy(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<Operands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
-    const SharedPlace from = shared_place_of(warp, o.source, lane, point);
-    start_bulk_peer_copy(warp.machine(), *from.cta, from.offset, warp.lanes<std::uint32_t>(o.bytes)[lane],
+    const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
+    start_bulk_peer_copy(warp.machine(), warp.cta(), from, warp.lanes<std::uint32_t>(o.bytes)[lane],
                          destinations_of(warp, o, lane, point).front(), point);
   });
   return Step::kNext;
@@ -298,6 +297,7 @@ void decode_bulk_peer_copy(Decoder& d) {
 }  // namespace
 
 void register_bulk(InstructionTable& table) {
+  register_async_copy(table);
   table.add(
       fmt::format("cp.async.bulk.tensor .{} .(cta_group::1|cta_group::2)? .(shared::cluster|shared::cta) "
                   ".global .(tile)? .mbarrier::complete_tx::bytes .(multicast::cluster)? "

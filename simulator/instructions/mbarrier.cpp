@@ -26,20 +26,16 @@ struct Operands {
 };
 
 Mbarrier& barrier_of(Warp& warp, const Operands& o, int lane, const ProgramPoint& point) {
+  if (!o.cluster) own_shared_offset_of(warp, o.address, lane, point);
   const SharedPlace place = shared_place_of(warp, o.address, lane, point);
-  if (!o.cluster && place.cta != &warp.cta())
-    fail_at(ErrorKind::kOutOfBounds, point, place.offset,
-            fmt::format(
-                "the mbarrier is in the shared memory of CTA rank {}, but the instruction takes its own only",
-                place.cta->rank()));
   return place.cta->extension<Mbarriers>().at(place.offset, point);
 }
 
 Step init(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<Operands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
-    const SharedPlace place = shared_place_of(warp, o.address, lane, point);
-    place.cta->extension<Mbarriers>().init(place.offset, warp.lanes<std::uint32_t>(o.value)[lane], point);
+    const std::uint32_t offset = own_shared_offset_of(warp, o.address, lane, point);
+    warp.cta().extension<Mbarriers>().init(offset, warp.lanes<std::uint32_t>(o.value)[lane], point);
   });
   return Step::kNext;
 }
@@ -47,8 +43,8 @@ Step init(Warp& warp, const Instruction& in, LaneMask active) {
 Step invalidate(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<Operands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
-    const SharedPlace place = shared_place_of(warp, o.address, lane, point);
-    place.cta->extension<Mbarriers>().invalidate(place.offset, point);
+    const std::uint32_t offset = own_shared_offset_of(warp, o.address, lane, point);
+    warp.cta().extension<Mbarriers>().invalidate(offset, point);
   });
   return Step::kNext;
 }
