@@ -1,8 +1,11 @@
 # jfa_cuda_headers: where cuda.h and nvrtc.h are. JFA_CUDA_INCLUDE_DIR names the folder; unset, an installed
-# toolkit is looked for. No CUDA library is linked: both are opened at run time.
+# toolkit is looked for, then the wheels that tools/setup.sh fetches. No CUDA library is linked: both are opened at
+# run time.
 set(oldest_cuda 12090)  # as cuda.h counts: 12.9, the first with the sm_100f family targets
+set(cuda_wheels ${PROJECT_SOURCE_DIR}/.local/cuda/nvidia/cu13)
 find_path(JFA_CUDA_INCLUDE_DIR cuda.h
-          HINTS $ENV{CUDA_PATH} $ENV{CUDA_HOME} /usr/local/cuda PATH_SUFFIXES include
+          HINTS $ENV{CUDA_PATH} $ENV{CUDA_HOME} /usr/local/cuda ${cuda_wheels}
+          PATH_SUFFIXES include
           DOC "Folder with cuda.h and nvrtc.h")
 if(NOT JFA_CUDA_INCLUDE_DIR)
   message(FATAL_ERROR "cuda.h not found: run tools/quickstart, or install a CUDA toolkit, "
@@ -16,3 +19,8 @@ if(cuda_version LESS oldest_cuda)
 endif()
 add_library(jfa_cuda_headers INTERFACE)
 target_include_directories(jfa_cuda_headers SYSTEM INTERFACE $<BUILD_INTERFACE:${JFA_CUDA_INCLUDE_DIR}>)
+
+# Programs of the build tree find the wheels' NVRTC without being told.
+if(JFA_CUDA_INCLUDE_DIR STREQUAL "${cuda_wheels}/include")
+  list(APPEND CMAKE_BUILD_RPATH ${cuda_wheels}/lib)
+endif()

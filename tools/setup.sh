@@ -55,11 +55,9 @@ install_wheels() {
   mv "$partial" "$wheel_dir"  # whole or not at all
 }
 
-# Sets cuda_dir (with include/ and the libraries), build_dir, and run_path: where the built programs look for
-# NVRTC besides the usual places.
+# Sets cuda_dir, which has include/ and the libraries, and build_dir.
 find_cuda() {
   local candidate
-  run_path=
   if [[ ${JFA_IGNORE_TOOLKIT:-0} == 0 ]]; then
     for candidate in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda /usr/local/cuda-*; do
       if [[ -n $candidate ]] && toolkit_at "$candidate"; then
@@ -71,9 +69,8 @@ find_cuda() {
   fi
   install_wheels
   cuda_dir=$wheel_dir/nvidia/cu13
-  run_path=$cuda_dir/lib
   build_dir=$root/build/release-wheels
-  export JFA_NVRTC=$run_path
+  export JFA_NVRTC=$cuda_dir/lib
 }
 
 # configure [cmake argument...]
@@ -82,7 +79,6 @@ configure() {
   if command -v ccache >/dev/null; then launcher=(-D CMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   say "Configuring ${build_dir#"$root"/} with CUDA's headers from $cuda_dir"
   cmake --preset release -B "$build_dir" -D JFA_CUDA_INCLUDE_DIR="$cuda_dir/include" \
-    -D CMAKE_BUILD_RPATH="$run_path" \
     "${launcher[@]}" "$@" --log-level=WARNING >&2
 }
 
