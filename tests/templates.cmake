@@ -1,0 +1,2 @@
+jfa_add_test(templates_embed_test SOURCES templates_embed_test.cpp LIBRARIES jfa_generator)
+target_compile_definitions(templates_embed_test PRIVATE JFA_TEMPLATE_DIR="${PROJECT_SOURCE_DIR}/templates")
