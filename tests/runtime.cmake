@@ -43,3 +43,11 @@ set_tests_properties(jfa_example_attention PROPERTIES
   TIMEOUT 120
   PASS_REGULAR_EXPRESSION
     "^output row 0: 1.5\noutput row 1: 1.5\noutput row 2: 9\noutput row 3: 9\noutput row 4: 9\n$")
+
+option(JFA_TEST_GPU "Register the tests that need a GPU" OFF)
+if(JFA_TEST_GPU)
+  jfa_add_test(runtime_gpu_test
+    SOURCES runtime_gpu_test.cpp
+    LIBRARIES jfa_runtime jfa_cuda_headers ${CMAKE_DL_LIBS}
+    LABELS gpu)
+endif()
