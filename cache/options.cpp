@@ -84,7 +84,7 @@ void default_directory(const Environment& environment, CacheOptions& options) {
     options.no_directory_reason = "HOME is not set";
   } else if (!home->starts_with('/')) {
     options.no_directory_reason = "HOME='" + *home + "' is a relative path";
-  } else if (absolute(*home) == "/") {
+  } else if (absolute(*home).find_first_not_of('/') == std::string::npos) {
     options.no_directory_reason = "HOME='" + *home + "' is the root of the file system";
   } else {
     options.directory = absolute(*home + "/.cache/jfa");

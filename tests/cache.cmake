@@ -1,7 +1,9 @@
 jfa_add_test(cache_test
   SOURCES
     cache_entry_test.cpp
+    cache_fault_test.cpp
     cache_kernel_cache_test.cpp
+    cache_process_test.cpp
     cache_request_test.cpp
     cache_support.cpp
     cache_trim_test.cpp
