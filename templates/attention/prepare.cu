@@ -61,40 +61,47 @@ __device__ inline void check_output_offsets(u64* first_bad, const PrepareArgumen
   }
 }
 
-__device__ inline i32 key_tiles_of(i32 key_count) { return (key_count + kTileRows - 1) / kTileRows; }
+// Tiles that `rows` queries or keys take.
+__device__ inline i32 tiles_of(i32 rows) { return (rows + kTileRows - 1) / kTileRows; }
 
-// Tiles of like cost share a bucket: exact up to 32 key tiles, then by powers of two in quarters.
+// Sequences of like cost share a bucket: exact up to 32 key tiles, then by powers of two in quarters. All
+// tiles of a sequence go into its bucket together, so that they read its keys while the L2 cache has them.
 constexpr i32 kCostBuckets = 128;
 
-__device__ inline i32 cost_bucket(i32 key_count) {
-  const i32 tiles = key_tiles_of(key_count);
+__device__ inline i32 cost_bucket(const Sequence& s) {
+  // No tile costs more than one in the middle of its sequence.
+  const Interval keys = tile_interval(s.query_rows / 2, kTileRows, s.key_rows);
+  const i32 tiles = tiles_of(keys.end - keys.begin);
   if (tiles < 32) return tiles;
   const i32 log2 = 31 - __clz(tiles);
   return 32 + (log2 - 5) * 4 + ((tiles >> (log2 - 2)) & 3);
 }
 
-// Calls visit(tile) for every query tile of this thread's sequences.
+// Calls visit(tile) for every query tile of a sequence.
 template <class Visit>
-__device__ inline void for_each_tile(const PrepareArguments& a, Visit visit) {
-  for (i32 b = threadIdx.x; b < a.batch; b += blockDim.x) {
-    const Sequence s = load_sequence(a, b);
-    for (i32 position = 0; position < s.query_rows; position += kTileRows) {
-      QueryTile tile;
-      tile.query_row = s.query_row + position;
-      tile.output_row = s.output_row + position;
-      tile.rows = min(kTileRows, s.query_rows - position);
-      tile.query_position = position;
-      const Interval keys = tile_interval(position, tile.rows, s.key_rows);
-      tile.key_row = s.key_row + keys.begin;
-      tile.key_position = keys.begin;
-      tile.key_count = keys.end - keys.begin;
-      tile.part = -1;
-      visit(tile);
-    }
+__device__ inline void for_each_tile(const Sequence& s, Visit visit) {
+  for (i32 position = 0; position < s.query_rows; position += kTileRows) {
+    QueryTile tile;
+    tile.query_row = s.query_row + position;
+    tile.output_row = s.output_row + position;
+    tile.rows = min(kTileRows, s.query_rows - position);
+    tile.query_position = position;
+    const Interval keys = tile_interval(position, tile.rows, s.key_rows);
+    tile.key_row = s.key_row + keys.begin;
+    tile.key_position = keys.begin;
+    tile.key_count = keys.end - keys.begin;
+    tile.part = -1;
+    visit(tile);
   }
 }
 
-// Keys of one part of a tile, given the launch's key tiles; no tile has more keys than `all` of them.
+// Calls visit(sequence) for every sequence of this thread.
+template <class Visit>
+__device__ inline void for_each_sequence(const PrepareArguments& a, Visit visit) {
+  for (i32 b = threadIdx.x; b < a.batch; b += blockDim.x) visit(load_sequence(a, b));
+}
+
+// Keys of one part of a tile, given the launch's key tiles: all of them unless the launch has few items.
 __device__ inline i32 keys_per_part(const PrepareArguments& a, i64 launch_key_tiles) {
   constexpr i32 kAll = 1 << 30;
   if (a.part_capacity == 0) return kAll;
@@ -163,18 +170,23 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   }
 
   if (a.part_capacity > 0) {
-    for_each_tile(a, [&](const QueryTile& tile) {
-      atomicAdd(&launch_key_tiles, static_cast<u64>(key_tiles_of(tile.key_count)));
+    for_each_sequence(a, [&](const Sequence& s) {
+      for_each_tile(s, [&](const QueryTile& tile) {
+        atomicAdd(&launch_key_tiles, static_cast<u64>(tiles_of(tile.key_count)));
+      });
     });
     __syncthreads();
   }
   const i32 part_keys = keys_per_part(a, launch_key_tiles);
-  for_each_tile(a, [&](const QueryTile& tile) {
-    const i32 parts = parts_of(tile.key_count, part_keys);
-    for (i32 p = 0; p < parts; ++p) atomicAdd(&bucket[cost_bucket(part_of(tile, p, part_keys).key_count)], 1);
-  });
+  auto items_of = [&](const Sequence& s) {
+    if (a.part_capacity == 0) return tiles_of(s.query_rows);
+    i32 items = 0;
+    for_each_tile(s, [&](const QueryTile& tile) { items += parts_of(tile.key_count, part_keys); });
+    return items;
+  };
+  for_each_sequence(a, [&](const Sequence& s) { atomicAdd(&bucket[cost_bucket(s)], items_of(s)); });
   __syncthreads();
-  // Costly tiles first: what is left when the others finish is then cheap.
+  // Costly sequences first: what is left when the others finish is then cheap.
   if (threadIdx.x == 0) {
     i32 begin = 0;
     for (i32 i = kCostBuckets - 1; i >= 0; --i) {
@@ -189,18 +201,21 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     a.header->next_item = 0;
   }
   __syncthreads();
-  for_each_tile(a, [&](const QueryTile& tile) {
-    const i32 parts = parts_of(tile.key_count, part_keys);
-    i32 first_part = -1;
-    if (parts > 1) {
-      first_part = atomicAdd(&part_count, parts);
-      a.split_tiles[atomicAdd(&split_count, 1)] = {tile.output_row, tile.rows, first_part, parts};
-    }
-    for (i32 p = 0; p < parts; ++p) {
-      QueryTile part = part_of(tile, p, part_keys);
-      if (parts > 1) part.part = first_part + p;
-      a.tiles[atomicAdd(&bucket[cost_bucket(part.key_count)], 1)] = part;
-    }
+  for_each_sequence(a, [&](const Sequence& s) {
+    i32 place = atomicAdd(&bucket[cost_bucket(s)], items_of(s));
+    for_each_tile(s, [&](const QueryTile& tile) {
+      const i32 parts = parts_of(tile.key_count, part_keys);
+      i32 first_part = -1;
+      if (parts > 1) {
+        first_part = atomicAdd(&part_count, parts);
+        a.split_tiles[atomicAdd(&split_count, 1)] = {tile.output_row, tile.rows, first_part, parts};
+      }
+      for (i32 p = 0; p < parts; ++p) {
+        QueryTile part = part_of(tile, p, part_keys);
+        if (parts > 1) part.part = first_part + p;
+        a.tiles[place++] = part;
+      }
+    });
   });
   __syncthreads();
   if (threadIdx.x == 0) a.header->split_count = split_count;

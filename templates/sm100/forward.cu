@@ -67,7 +67,7 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
   for (;;) {
     const Item item = take_item(control.pipeline.queue, items);
     if (item.head < 0) break;
-    const int count = key_tiles_of(item.tile.key_count);
+    const int count = tiles_of(item.tile.key_count);
     if (count == 0) continue;
     queries.wait_full(control.pipeline.query_full);
     for (int j = 0; j < count; ++j) {
@@ -232,7 +232,7 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
     const Item item = take_item_by_warp(control.pipeline.queue, items);
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
-    const int count = key_tiles_of(tile.key_count);
+    const int count = tiles_of(tile.key_count);
     const Interval keys = row_interval(tile, row);
     RowState state;
     for (int j = 0; j < count; ++j) {

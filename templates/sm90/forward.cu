@@ -18,6 +18,7 @@ constexpr u32 kOutputBoxBytes = kConsumerRows * config::kSwizzleBytes;
 // Named barriers; 0 is __syncthreads.
 constexpr int kStagingBarrier = 1;  // + consumer
 constexpr int kMergeBarrier = 3;
+constexpr int kTurnBarrier = 4;  // + consumer
 
 struct Control {
   Pipeline pipeline;
@@ -222,7 +223,7 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
     const Item item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
-    const int count = key_tiles_of(tile.key_count);
+    const int count = tiles_of(tile.key_count);
     const Share share = share_of(tile, count, consumer);
     float output[kOutputRegisters];
     RowState rows[2];

@@ -19,9 +19,14 @@ __device__ inline float quad_sum(float x) {
 // are of this thread's columns only. keys: what each row sees, counted from the tile's first column.
 __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&keys)[2], float scale_log2,
                                         RowState (&rows)[2], float (&factor)[2]) {
-  // Multiply before the maximum, mask after scaling: right for a scale of 0 and below.
+  // A positive scale is applied inside the exponent; otherwise the largest score is not the largest product,
+  // and the products come first. Masking comes after either, since 0 * -inf is no score.
+  float scale = scale_log2;
+  if (!(scale_log2 > 0.0f)) {
 #pragma unroll
-  for (int i = 0; i < 64; ++i) scores[i] *= scale_log2;
+    for (int i = 0; i < 64; ++i) scores[i] *= scale_log2;
+    scale = 1.0f;
+  }
   const bool masked =
       keys[0].begin > 0 || keys[0].end < kTileRows || keys[1].begin > 0 || keys[1].end < kTileRows;
   if (__any_sync(0xffffffff, masked)) {
@@ -38,12 +43,12 @@ __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&ke
   float reference[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    factor[r] = update_reference(rows[r], quad_maximum(maximum[r]));
+    factor[r] = update_reference(rows[r], quad_maximum(maximum[r]) * scale);
     reference[r] = subtrahend(rows[r]);
   }
 #pragma unroll
   for (int i = 0; i < 64; ++i) {
-    scores[i] = ex2_approx(scores[i] - reference[fragment_row(i)]);
+    scores[i] = ex2_approx(fmaf(scores[i], scale, -reference[fragment_row(i)]));
     rows[fragment_row(i)].sum += scores[i];
   }
 }
