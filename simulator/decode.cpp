@@ -290,6 +290,9 @@ const Operand& Decoder::at(int index) const {
 bool Decoder::is_vector(int index) const {
   return index < count() && at(index).kind == Operand::Kind::kVector;
 }
+int Decoder::vector_size(int index) const {
+  return is_vector(index) ? static_cast<int>(at(index).elements.size()) : 1;
+}
 bool Decoder::is_sink(int index) const { return index < count() && at(index).kind == Operand::Kind::kSink; }
 bool Decoder::is_address(int index) const {
   return index < count() && at(index).kind == Operand::Kind::kAddress;

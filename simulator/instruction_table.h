@@ -47,7 +47,8 @@ class Decoder {
   // --- Operands, by position as written: destinations first. Vectors and addresses count as one.
   int count() const;
   bool is_vector(int index) const;
-  bool is_sink(int index) const;  // `_`
+  int vector_size(int index) const;  // 1 for a lone operand
+  bool is_sink(int index) const;     // `_`
   bool is_immediate(int index) const;
   bool is_address(int index) const;
   std::string_view special_name(int index) const;  // "%clock64"; empty if it is no special register
