@@ -1,0 +1,94 @@
+#include "simulator/driver/options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+namespace jfa::simulator {
+namespace {
+
+constexpr int kMaxSms = 1024;
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Status parse_option(std::string_view key, std::string_view text, RunOptions& run) {
+  const auto refuse = [&](std::string_view rule) {
+    return Status::invalid_argument(fmt::format("simulated device: option {}={}: {}", key, text, rule));
+  };
+  const std::optional<std::uint64_t> number = parse_number(text);
+  if (key == "sms") {
+    if (!number || *number < 1 || *number > kMaxSms) return refuse("must be a number from 1 to 1024");
+    run.sms = static_cast<int>(*number);
+  } else if (key == "schedule") {
+    if (text == "eager") {
+      run.schedule = Schedule::kEager;
+    } else if (text == "lazy") {
+      run.schedule = Schedule::kLazy;
+    } else if (text == "random") {
+      run.schedule = Schedule::kRandom;
+    } else {
+      return refuse("must be eager, lazy or random");
+    }
+  } else if (key == "seed") {
+    if (!number) return refuse("must be a number");
+    run.seed = *number;
+  } else if (key == "checks") {
+    if (!number || *number > 1) return refuse("must be 0 or 1");
+    run.checks = *number == 1;
+  } else {
+    return refuse("unknown; known are sms, schedule, seed and checks");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DeviceOptions> parse_device_name(const std::string& name) {
+  constexpr std::string_view kPrefix = "sim:";
+  std::string_view rest = name;
+  if (!rest.starts_with(kPrefix)) {
+    return Status::invalid_argument(
+        fmt::format("simulated device '{}': the name must start with sim:", name));
+  }
+  rest.remove_prefix(kPrefix.size());
+  const std::size_t question = rest.find('?');
+  DeviceOptions options;
+  options.name = name;
+  options.target = rest.substr(0, question);
+  if (options.target == "sm_90a" || options.target == "sm_90") {
+    return Status::unsupported(
+        fmt::format("simulated device '{}': target {} (Hopper) is not simulated yet; known "
+                    "are sm_100a and sm_100f",
+                    name, options.target));
+  }
+  if (options.target != "sm_100a" && options.target != "sm_100f") {
+    return Status::invalid_argument(
+        fmt::format("simulated device '{}': unknown target '{}'; known are sm_100a and "
+                    "sm_100f",
+                    name, options.target));
+  }
+  if (question == std::string_view::npos) return options;
+  rest.remove_prefix(question + 1);
+  while (true) {
+    const std::size_t end = rest.find('&');
+    const std::string_view option = rest.substr(0, end);
+    const std::size_t equals = option.find('=');
+    if (equals == std::string_view::npos) {
+      return Status::invalid_argument(
+          fmt::format("simulated device '{}': '{}' is not of the form option=value", name, option));
+    }
+    Status status = parse_option(option.substr(0, equals), option.substr(equals + 1), options.run);
+    if (!status.ok()) return status;
+    if (end == std::string_view::npos) return options;
+    rest.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace jfa::simulator

@@ -1,0 +1,21 @@
+// The name of a simulated device and the options in it.
+#pragma once
+
+#include <string>
+
+#include "jfa/status.h"
+#include "simulator/launch.h"
+
+namespace jfa::simulator {
+
+struct DeviceOptions {
+  std::string name;    ///< as given: "sim:sm_100a?sms=4"
+  std::string target;  ///< "sm_100a", or "sm_100f": a device that runs family images only
+  RunOptions run;
+};
+
+/// Parses "sim:<target>[?option=value[&option=value…]]", options as in driver_table.h. Errors name the
+/// target, or the option and its value.
+Result<DeviceOptions> parse_device_name(const std::string& name);
+
+}  // namespace jfa::simulator
