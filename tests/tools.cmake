@@ -1,3 +1,14 @@
 jfa_add_test(safetensors_test
   SOURCES safetensors_format_test.cpp
   LIBRARIES jfa_safetensors fmt::fmt)
+
+# Runs attention problems on a device; for every end-to-end test.
+add_library(jfa_attention_harness STATIC attention_harness.cpp)
+target_link_libraries(jfa_attention_harness PRIVATE jfa_options doctest::doctest fmt::fmt
+                                            PUBLIC jfa_test_problems jfa::jfa)
+
+jfa_add_test(bug_pool_test
+  SOURCES bug_pool_test.cpp
+  LIBRARIES jfa_attention_harness fmt::fmt
+  LABELS simulator
+  TIMEOUT 600)
