@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <iostream>
 #include <new>
 #include <numbers>
 #include <thread>
@@ -558,6 +559,7 @@ TEST_CASE("bug-pool 57: after a refused call the next one works") {
 TEST_CASE("bug-pool 114: a device opened before fork is refused in the child; one opened after works") {
   Device device = warm_device();
   const AttentionCall call = call_of();
+  std::cout.flush();  // or the child prints it again
   const pid_t child = fork();
   if (child == 0) {
     const Status refused = forward(device, call, output_of(call), 0, {}, kStream);
@@ -573,6 +575,24 @@ TEST_CASE("bug-pool 114: a device opened before fork is refused in the child; on
   CHECK(WIFEXITED(child_status));
   CHECK(WEXITSTATUS(child_status) == 0);
   CHECK(forward(device, call, output_of(call), 0, {}, kStream).ok());
+}
+
+TEST_CASE("bug-pool 113: exit() with a static handle, on a driver that is gone, keeps the exit code") {
+  for (const bool in_thread : {false, true}) {
+    std::cout.flush();  // or the child prints it again
+    const pid_t child = fork();
+    if (child == 0) {
+      static Device device = warm_device();
+      for (const char* call : {"cuMemPoolDestroy", "cuDevicePrimaryCtxRelease", "cuLibraryUnload"})
+        fake_driver().failures[call] = CUDA_ERROR_DEINITIALIZED;
+      if (in_thread) std::thread([] { std::exit(7); }).join();
+      std::exit(7);
+    }
+    int child_status = 0;
+    REQUIRE(waitpid(child, &child_status, 0) == child);
+    CHECK(WIFEXITED(child_status));
+    CHECK(WEXITSTATUS(child_status) == 7);
+  }
 }
 
 TEST_CASE("bug-pool 114, 96: questions and precompilation make no driver call") {
