@@ -153,7 +153,7 @@ bool Mbarrier::test_state(std::uint64_t token, int warp, const ProgramPoint& poi
 
 void Mbarrier::check_idle(const char* when, const ProgramPoint& point) const {
   if (!tracked_.empty())
-    fail(ErrorKind::kTransaction, tracked_.front().point,
+    fail(ErrorKind::kInFlight, tracked_.front().point,
          fmt::format("{}, and {} still owes {} bytes to {}", when, tracked_.front().what,
                      tracked_.front().bytes, where_),
          describe());

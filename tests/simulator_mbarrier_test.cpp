@@ -13,7 +13,7 @@ const ProgramPoint kHere;
 Mbarrier barrier(std::uint32_t count) { return Mbarrier(count, "mbarrier at shared 0x400", 4); }
 
 template <class Action>
-void check_fails(ErrorKind kind, const char* part, Action&& action) {
+void check_fails(ErrorKind kind, const std::string& part, Action&& action) {
   try {
     action();
     FAIL("no error, expected: ", part);
@@ -170,7 +170,7 @@ TEST_CASE("a token of arrive is done when its phase is") {
   b.arrive(1, kHere);
   CHECK(b.test_state(token, 0, kHere));
   complete_phase(b);
-  check_fails(ErrorKind::kBarrier, "1 phases late", [&] { b.test_state(token, 1, kHere); });
+  check_fails(ErrorKind::kBarrier, "it is 2 phases late", [&] { b.test_state(token, 1, kHere); });
 }
 
 TEST_CASE("an idle barrier owes nothing") {
@@ -237,9 +237,9 @@ TEST_CASE("a wait that nothing ends is a deadlock that says who arrived") {
 
 TEST_CASE("misuse of the object is an error on every schedule") {
   struct Case {
-    const char* body;
+    std::string body;
     ErrorKind kind;
-    const char* part;
+    std::string part;
   };
   const Case cases[] = {
       {"@%first mbarrier.arrive.shared::cta.b64 _, [bar+8];", ErrorKind::kBarrier,

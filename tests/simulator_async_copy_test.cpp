@@ -1,0 +1,103 @@
+// cp.async: the copies of single threads.
+#include <doctest/doctest.h>
+
+#include "simulator_async.h"
+
+using namespace jfa::simulator;
+
+namespace {
+
+// Thread i copies 16 bytes from in + 16 i to tile + 16 i.
+const std::string kCopy = R"(
+  mov.u32 %tid, %tid.x;
+  setp.eq.u32 %first, %tid, 0;
+  shl.b32 %r2, %tid, 4;
+  mov.u32 %r1, tile;
+  add.u32 %r1, %r1, %r2;
+  cvt.u64.u32 %a, %r2;
+  add.u64 %b, %out, %a;
+  add.u64 %a, %in, %a;
+  cp.async.cg.shared.global [%r1], [%a], 16;
+)";
+const std::string kCopyOut = R"(
+  ld.shared.u32 %r4, [%r1+4];
+  st.global.u32 [%b], %r4;
+)";
+
+LaunchResult launch(PtxRun& run, const RunOptions& options) {
+  for (std::uint32_t i = 0; i < 1024; ++i) run.input<std::uint32_t>()[i] = i;
+  run.options = options;
+  return run.launch(64);
+}
+
+}  // namespace
+
+TEST_CASE("a thread waits for its groups") {
+  for (const char* wait : {"cp.async.commit_group;\n cp.async.wait_group 0;\n", "cp.async.wait_all;\n"})
+    for (const RunOptions& options : all_schedules()) {
+      PtxRun run(kCopy + wait + kCopyOut);
+      const LaunchResult result = launch(run, options);
+      REQUIRE_MESSAGE(result.ok, result.report.text());
+      for (std::uint32_t i = 0; i < 64; ++i) CHECK(run.output<std::uint32_t>(4 * i) == 4 * i + 1);
+    }
+}
+
+TEST_CASE("or for the mbarrier that its copies arrive on") {
+  for (const bool noinc : {false, true})
+    for (const RunOptions& options : all_schedules()) {
+      PtxRun run(std::string(R"(
+        mov.u32 %tid, %tid.x;
+        setp.eq.u32 %first, %tid, 0;
+        @%first mbarrier.init.shared::cta.b64 [bar], 64;
+        bar.sync 0;
+      )") + kCopy +
+                 (noinc ? "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar];\n"
+                        : "cp.async.mbarrier.arrive.shared::cta.b64 [bar];\n mbarrier.arrive.shared::cta.b64 "
+                          "_, [bar];\n") +
+                 R"(
+      W: mbarrier.try_wait.parity.shared::cta.b64 %p, [bar], 0;
+        @!%p bra W;
+      )" + kCopyOut);
+      const LaunchResult result = launch(run, options);
+      REQUIRE_MESSAGE(result.ok, result.report.text());
+      for (std::uint32_t i = 0; i < 64; ++i) CHECK(run.output<std::uint32_t>(4 * i) == 4 * i + 1);
+    }
+}
+
+TEST_CASE("a short source is followed by zeros") {
+  PtxRun run(kCopy +
+             "add.u32 %r1, %r1, 2048;\n cp.async.ca.shared.global [%r1], [%a], 8, 4;\n cp.async.wait_all;\n" +
+             kCopyOut);
+  const LaunchResult result = launch(run, {});
+  REQUIRE_MESSAGE(result.ok, result.report.text());
+  for (std::uint32_t i = 0; i < 64; ++i) CHECK(run.output<std::uint32_t>(4 * i) == 0);
+}
+
+TEST_CASE("reading too early, or letting an engine read without a proxy fence") {
+  struct Case {
+    std::string body;
+    ErrorKind kind;
+    std::string part;
+  };
+  const Case cases[] = {
+      {kCopy + kCopyOut, ErrorKind::kInFlight, "written by cp.async"},
+      {kCopy + "cp.async.wait_group 0;\n" + kCopyOut, ErrorKind::kInFlight,
+       "written by cp.async"},  // not committed
+      {kCopy + "add.u64 %a, %a, 4;\n cp.async.ca.shared.global [%r1], [%a], 16;\n", ErrorKind::kMisaligned,
+       "aligned"},
+      {kCopy + R"(
+         cp.async.wait_all;
+         bar.sync 0;
+         @%first cp.async.bulk.global.shared::cta.bulk_group [%out], [tile], 64;
+       )",
+       ErrorKind::kMissingFence, "without fence.proxy.async"},
+  };
+  for (const Case& c : cases)
+    for (const RunOptions& options : all_schedules()) {
+      PtxRun run(c.body);
+      const LaunchResult result = launch(run, options);
+      REQUIRE_MESSAGE(!result.ok, c.part);
+      CHECK_MESSAGE(result.report.kind == c.kind, result.report.text());
+      CHECK_MESSAGE(result.report.text().find(c.part) != std::string::npos, result.report.text());
+    }
+}
