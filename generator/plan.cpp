@@ -56,6 +56,8 @@ std::vector<std::string_view> common_fragments(const KernelSpec& spec,
   for (std::string_view fragment : {
            std::string_view("attention/operand.cuh"),
            std::string_view(spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh"),
+           std::string_view("attention/offsets.cuh"),
+           std::string_view("attention/work_list.cuh"),
            std::string_view("attention/prepare.cu"),
            std::string_view("attention/work_queue.cuh"),
            std::string_view("attention/pipeline.cuh"),

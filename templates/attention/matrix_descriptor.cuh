@@ -9,16 +9,18 @@ __device__ inline u64 matrix_descriptor(u32 address, u32 leading_bytes, u32 stri
          static_cast<u64>((leading_bytes & 0x3ffff) >> 4) << 16 | ((address & 0x3ffff) >> 4);
 }
 
-// Queries and keys: rows are M or N, head_dim is K. Step `k` covers 16 elements of head_dim.
+// An operand whose rows are M or N and whose columns are K: step `k` covers 16 columns.
+template <int kRows>
 __device__ inline u64 descriptor_k_major(u32 tile, int k) {
   const u32 box = k * 16 / config::kBoxDim;
   const u32 within = k * 16 % config::kBoxDim * kElementBytes;
-  return matrix_descriptor(tile + box * kBoxBytes + within, 16, 8 * config::kSwizzleBytes);
+  return matrix_descriptor(tile + box * box_bytes(kRows) + within, 16, 8 * config::kSwizzleBytes);
 }
 
-// Values: rows are K, head_dim is N. Step `k` covers 16 rows.
+// An operand whose rows are K and whose columns are N: step `k` covers 16 rows.
+template <int kRows>
 __device__ inline u64 descriptor_n_major(u32 tile, int k) {
-  return matrix_descriptor(tile + k * 16 * config::kSwizzleBytes, kBoxBytes, 8 * config::kSwizzleBytes);
+  return matrix_descriptor(tile + box_bytes(16 * k), box_bytes(kRows), 8 * config::kSwizzleBytes);
 }
 
 }  // namespace jfa::kernel

@@ -3,9 +3,11 @@
 namespace jfa::kernel {
 
 constexpr int kElementBytes = 2;
-constexpr int kTileRows = 128;
-constexpr u32 kBoxBytes = kTileRows * config::kSwizzleBytes;
-constexpr u32 kTileBytes = kBoxBytes * config::kBoxes;
+constexpr int kTileRows = 128;  // of a query or key tile, as the work list counts them
+
+// Bytes of one column block, and of a whole tile, of `rows` rows.
+__host__ __device__ constexpr u32 box_bytes(int rows) { return rows * config::kSwizzleBytes; }
+__host__ __device__ constexpr u32 tile_bytes(int rows) { return box_bytes(rows) * config::kBoxes; }
 
 // The swizzle permutes the 16-byte chunks of a row by address bits 7 and up.
 constexpr int kRowsPerPermutation = 128 / config::kSwizzleBytes;
@@ -24,19 +26,24 @@ __device__ inline BoxCoordinates ragged_box(int column, int head, int first, int
   return {column, head, kExtent - rows, first + rows, kExtent};
 }
 
-// Loads all boxes of a tile; the caller has announced kTileBytes on `barrier`.
+// Loads a tile of kRows rows by boxes of kBoxRows; the caller has announced tile_bytes(kRows) on `barrier`.
+template <int kRows, int kBoxRows>
 __device__ inline void load_tile(u32 tile, const TensorMap* map, int head, int first, int rows,
                                  u64* barrier) {
   for (int box = 0; box < config::kBoxes; ++box) {
-    cp_async_bulk_tensor_load(tile + box * kBoxBytes, map,
-                              ragged_box(box * config::kBoxDim, head, first, rows), barrier);
+    for (int row = 0; row < kRows; row += kBoxRows) {
+      cp_async_bulk_tensor_load(tile + box * box_bytes(kRows) + box_bytes(row), map,
+                                ragged_box(box * config::kBoxDim, head, first + row, rows - row), barrier);
+    }
   }
 }
 
+// Stores the first kBoxRows rows of a tile of kRows rows.
+template <int kRows, int kBoxRows>
 __device__ inline void store_tile(const TensorMap* map, int head, int first, int rows, u32 tile) {
   for (int box = 0; box < config::kBoxes; ++box) {
     cp_async_bulk_tensor_store(map, ragged_box(box * config::kBoxDim, head, first, rows),
-                               tile + box * kBoxBytes);
+                               tile + box * box_bytes(kRows));
   }
 }
 

@@ -1,12 +1,12 @@
-// Tiles in flight: shared-memory rings of query tiles and of alternating key and value tiles, the thread that
-// fills them, and the barriers by which the tensor core's side gives them back.
+// The forward's tiles in flight: shared-memory rings of query tiles and of alternating key and value tiles,
+// the thread that fills them, and the barriers by which the tensor core's side gives them back.
 namespace jfa::kernel {
 
 constexpr int kQueryStages = config::kQueryStages;
 constexpr int kKeyValueStages = config::kKeyValueStages;
 
 struct Pipeline {
-  ItemQueue queue;
+  ItemQueue<QueryTile> queue;
   u64 query_full[kQueryStages];
   u64 query_empty[kQueryStages];
   u64 key_value_full[kKeyValueStages];
@@ -27,6 +27,8 @@ __device__ inline void init_pipeline(Pipeline& pipeline, u32 item_consumers, u32
 }
 
 // Dynamic shared memory: tiles first, since they need the alignment, then the target's barriers.
+constexpr u32 kTileBytes = tile_bytes(kTileRows);
+
 template <class Control>
 struct Shared {
   u32 query, key_value, output;  // shared addresses of the first tile of each
@@ -63,14 +65,15 @@ __device__ inline void load(const Shared<Control>& shared, Pipeline& pipeline, c
   Ring<kQueryStages> queries;
   Ring<kKeyValueStages> tiles;
   for (;;) {
-    const Item item = take_item(pipeline.queue, items);
+    const Item<QueryTile> item = take_item(pipeline.queue, items);
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
     if (tile.key_count == 0) continue;
     queries.wait_empty(pipeline.query_empty);
     u64* query_full = &pipeline.query_full[queries.slot];
     mbarrier_arrive_expect_tx(query_full, kTileBytes);
-    load_tile(shared.query_tile(queries.slot), query, item.head, tile.query_row, tile.rows, query_full);
+    load_tile<kTileRows, kTileRows>(shared.query_tile(queries.slot), query, item.head, tile.query_row,
+                                    tile.rows, query_full);
     queries.advance();
     const int key_head = item.head / config::kGroups;
     for (int first = 0; first < tile.key_count; first += kTileRows) {
@@ -78,8 +81,8 @@ __device__ inline void load(const Shared<Control>& shared, Pipeline& pipeline, c
         tiles.wait_empty(pipeline.key_value_empty);
         u64* full = &pipeline.key_value_full[tiles.slot];
         mbarrier_arrive_expect_tx(full, kTileBytes);
-        load_tile(shared.key_value_tile(tiles.slot), map, key_head, tile.key_row + first,
-                  tile.key_count - first, full);
+        load_tile<kTileRows, kTileRows>(shared.key_value_tile(tiles.slot), map, key_head,
+                                        tile.key_row + first, tile.key_count - first, full);
         tiles.advance();
       }
     }

@@ -1,4 +1,4 @@
-// Persistent CTAs draw (query tile, head) items from one queue in global memory. One thread draws for its CTA
+// Persistent CTAs draw (tile, head) items from one queue in global memory. One thread draws for its CTA
 // and passes the items on through a ring in shared memory, so that every role may run ahead of the slowest.
 namespace jfa::kernel {
 
@@ -18,21 +18,24 @@ struct Ring {
   __device__ inline void wait_empty(u64* empty) const { mbarrier_wait(&empty[slot], phase ^ 1); }
 };
 
+template <class Tile>
 struct alignas(16) Item {
-  QueryTile tile;
-  i32 head;  // query head; negative: the queue is empty
+  Tile tile;
+  i32 head;  // negative: the queue is empty
   i32 reserved[3];
 };
 
 constexpr int kItemStages = 4;
 
+template <class Tile>
 struct ItemQueue {
   u64 full[kItemStages];
   u64 empty[kItemStages];
-  Item items[kItemStages];
+  Item<Tile> items[kItemStages];
 };
 
-__device__ inline void init_item_queue(ItemQueue& queue, u32 consumers) {
+template <class Tile>
+__device__ inline void init_item_queue(ItemQueue<Tile>& queue, u32 consumers) {
   for (int i = 0; i < kItemStages; ++i) {
     mbarrier_init(&queue.full[i], 1);
     mbarrier_init(&queue.empty[i], consumers);
@@ -40,38 +43,42 @@ __device__ inline void init_item_queue(ItemQueue& queue, u32 consumers) {
 }
 
 // The next item, for a role of one thread. Copied, so that its slot is free at once.
-__device__ inline Item take_item(ItemQueue& queue, Ring<kItemStages>& ring) {
+template <class Tile>
+__device__ inline Item<Tile> take_item(ItemQueue<Tile>& queue, Ring<kItemStages>& ring) {
   ring.wait_full(queue.full);
-  const Item item = queue.items[ring.slot];
+  const Item<Tile> item = queue.items[ring.slot];
   mbarrier_arrive(&queue.empty[ring.slot]);
   ring.advance();
   return item;
 }
 
 // The same for a converged warp, which counts as one consumer.
-__device__ inline Item take_item_by_warp(ItemQueue& queue, Ring<kItemStages>& ring) {
+template <class Tile>
+__device__ inline Item<Tile> take_item_by_warp(ItemQueue<Tile>& queue, Ring<kItemStages>& ring) {
   ring.wait_full(queue.full);
-  const Item item = queue.items[ring.slot];
+  const Item<Tile> item = queue.items[ring.slot];
   __syncwarp();
   if (threadIdx.x % 32 == 0) mbarrier_arrive(&queue.empty[ring.slot]);
   ring.advance();
   return item;
 }
 
-// The drawing thread's whole life. Heads are innermost: neighbouring CTAs then read whole rows of the
-// tensors.
-__device__ inline void draw_items(ItemQueue& queue, const ForwardArguments& arguments) {
-  const u32 items = static_cast<u32>(arguments.header->tile_count) * arguments.query_heads;
+// The drawing thread's whole life: every tile of the list once per head. Heads are innermost, so that
+// neighbouring CTAs read whole rows of the tensors.
+template <class Tile>
+__device__ inline void draw_items(ItemQueue<Tile>& queue, const Tile* tiles, i32 tile_count, i32 heads,
+                                  u32* next_item) {
+  const u32 items = static_cast<u32>(tile_count) * heads;
   Ring<kItemStages> ring;
   bool more = true;
   while (more) {
-    const u32 index = atomicAdd(&arguments.header->next_item, 1);
+    const u32 index = atomicAdd(next_item, 1);
     more = index < items;
     ring.wait_empty(queue.empty);
-    Item& item = queue.items[ring.slot];
+    Item<Tile>& item = queue.items[ring.slot];
     if (more) {
-      item.tile = arguments.tiles[index / arguments.query_heads];
-      item.head = static_cast<i32>(index % arguments.query_heads);
+      item.tile = tiles[index / heads];
+      item.head = static_cast<i32>(index % heads);
     } else {
       item.head = -1;
     }

@@ -49,7 +49,7 @@ __device__ inline void multiply_values(const Shared<Control>& shared, TensorMemo
   constexpr int kColumns = config::kPaddedDim;
   for (int k = 0; k < pending.columns / 16; ++k) {
     tcgen05_mma_ts(memory + kOutputColumn, memory + kProbabilityColumn + k * 8,
-                   descriptor_n_major(shared.key_value_tile(pending.value.slot), k),
+                   descriptor_n_major<kTileRows>(shared.key_value_tile(pending.value.slot), k),
                    instruction_descriptor(kColumns, true), !pending.first || k > 0);
   }
   tcgen05_commit(&control.pipeline.key_value_empty[pending.value.slot]);
@@ -65,7 +65,7 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
   u32 probability_phase = 0;
   int buffer = 0;  // of the scores
   for (;;) {
-    const Item item = take_item(control.pipeline.queue, items);
+    const Item<QueryTile> item = take_item(control.pipeline.queue, items);
     if (item.head < 0) break;
     const int count = tiles_of(item.tile.key_count);
     if (count == 0) continue;
@@ -78,8 +78,8 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
       const int columns = score_columns(item.tile, j);
       for (int k = 0; k < config::kPaddedDim / 16; ++k) {
         tcgen05_mma_ss(memory + buffer * kScoreColumns,
-                       descriptor_k_major(shared.query_tile(queries.slot), k),
-                       descriptor_k_major(shared.key_value_tile(tiles.slot), k),
+                       descriptor_k_major<kTileRows>(shared.query_tile(queries.slot), k),
+                       descriptor_k_major<kTileRows>(shared.key_value_tile(tiles.slot), k),
                        instruction_descriptor(columns, false), k > 0);
       }
       tcgen05_commit(&control.pipeline.key_value_empty[tiles.slot]);
@@ -196,7 +196,7 @@ __device__ inline void stage_output(u32 tile, TensorMemory output, u32 row, floa
     u32 packed[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) packed[i] = cvt_rn_x2(values[2 * i], values[2 * i + 1]);
-    const u32 box = tile + column / config::kBoxDim * kBoxBytes;
+    const u32 box = tile + column / config::kBoxDim * box_bytes(kTileRows);
     const u32 chunk = column % config::kBoxDim / 8;
     st_shared_v4(box + swizzled_offset(row, chunk), packed[0], packed[1], packed[2], packed[3]);
     st_shared_v4(box + swizzled_offset(row, chunk + 1), packed[4], packed[5], packed[6], packed[7]);
@@ -229,7 +229,7 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
   Ring<2> scores;
   u32 product_phase = 0;
   for (;;) {
-    const Item item = take_item_by_warp(control.pipeline.queue, items);
+    const Item<QueryTile> item = take_item_by_warp(control.pipeline.queue, items);
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
     const int count = tiles_of(tile.key_count);
@@ -264,7 +264,7 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
     fence_proxy_async_shared();
     bar_sync(kBarrier, kSoftmaxThreads);
     if (leader) {
-      store_tile(output, item.head, tile.output_row, tile.rows, shared.output);
+      store_tile<kTileRows, kTileRows>(output, item.head, tile.output_row, tile.rows, shared.output);
       cp_async_bulk_commit_group();
     }
     if (arguments.lse != nullptr && row < tile.rows) {
@@ -311,7 +311,9 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   } else if (warp == 1) {
     if (elect_sync()) multiply(shared, memory);
   } else if (warp == 2) {
-    if (elect_sync()) draw_items(control.pipeline.queue, arguments);
+    if (elect_sync())
+      draw_items(control.pipeline.queue, arguments.tiles, arguments.header->tile_count, arguments.query_heads,
+                 &arguments.header->next_item);
   } else if (warp >= 4) {
     softmax(shared, memory, &output, arguments);
   }

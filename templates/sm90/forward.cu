@@ -13,12 +13,10 @@ constexpr int kConsumers = 2;
 constexpr int kConsumerRows = 64;
 constexpr int kConsumerWarps = 4 * kConsumers;
 constexpr int kOutputRegisters = config::kPaddedDim / 2;
-constexpr u32 kOutputBoxBytes = kConsumerRows * config::kSwizzleBytes;
 
 // Named barriers; 0 is __syncthreads.
 constexpr int kStagingBarrier = 1;  // + consumer
 constexpr int kMergeBarrier = 3;
-constexpr int kTurnBarrier = 4;  // + consumer
 
 struct Control {
   Pipeline pipeline;
@@ -61,7 +59,7 @@ __device__ inline void pass_tile(Pipeline& pipeline, Ring<kKeyValueStages>& tile
 __device__ inline void multiply_keys(float (&scores)[64], u32 query, u32 keys) {
 #pragma unroll
   for (int k = 0; k < config::kPaddedDim / 16; ++k)
-    wgmma_ss(scores, descriptor_k_major(query, k), descriptor_k_major(keys, k), k > 0);
+    wgmma_ss(scores, descriptor_k_major<kTileRows>(query, k), descriptor_k_major<kTileRows>(keys, k), k > 0);
   wgmma_commit_group();
 }
 
@@ -69,7 +67,7 @@ __device__ inline void multiply_values(float (&output)[kOutputRegisters], const 
                                        u32 values, bool accumulate) {
 #pragma unroll
   for (int k = 0; k < kTileRows / 16; ++k)
-    wgmma_rs(output, probabilities[k], descriptor_n_major(values, k), accumulate || k > 0);
+    wgmma_rs(output, probabilities[k], descriptor_n_major<kTileRows>(values, k), accumulate || k > 0);
   wgmma_commit_group();
 }
 
@@ -189,7 +187,7 @@ __device__ inline void stage_output(u32 staging, const float (&output)[kOutputRe
   for (int i = 0; i < kOutputRegisters; i += 2) {
     const int r = fragment_row(i);
     const int column = 8 * (i >> 2);
-    const u32 box = staging + column / config::kBoxDim * kOutputBoxBytes;
+    const u32 box = staging + column / config::kBoxDim * box_bytes(kConsumerRows);
     const u32 offset = swizzled_offset(row + 8 * r, column % config::kBoxDim / 8) + thread % 4 * 4;
     st_shared(box + offset, cvt_rn_x2(output[i] * inverse_sum[r], output[i + 1] * inverse_sum[r]));
   }
@@ -220,7 +218,7 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
   Ring<kQueryStages> queries;
   Ring<kKeyValueStages> tiles;
   for (;;) {
-    const Item item = take_item_by_warp(pipeline.queue, items);
+    const Item<QueryTile> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
     const int count = tiles_of(tile.key_count);
@@ -261,12 +259,8 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
       fence_proxy_async_shared();
       bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
       if (leader) {
-        for (int box = 0; box < config::kBoxes; ++box) {
-          cp_async_bulk_tensor_store(
-              output_map,
-              ragged_box(box * config::kBoxDim, item.head, tile.output_row + first_row, valid_rows),
-              staging + box * kOutputBoxBytes);
-        }
+        store_tile<kConsumerRows, kConsumerRows>(output_map, item.head, tile.output_row + first_row,
+                                                 valid_rows, staging);
         cp_async_bulk_commit_group();
       }
       if (lse != nullptr)
@@ -304,7 +298,9 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     if (threadIdx.x / 32 == 0) {
       if (elect_sync()) load(shared, pipeline, &query, &key, &value);
     } else if (threadIdx.x / 32 == 1) {
-      if (elect_sync()) draw_items(pipeline.queue, arguments);
+      if (elect_sync())
+        draw_items(pipeline.queue, arguments.tiles, arguments.header->tile_count, arguments.query_heads,
+                   &arguments.header->next_item);
     }
   } else {
     setmaxnreg_inc<240>();

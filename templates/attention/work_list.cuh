@@ -1,0 +1,71 @@
+// The order of work: costly sequences first, so that what is left when the others finish is cheap. All tiles
+// of a sequence stay together, so that they read what they share while the L2 cache has it.
+namespace jfa::kernel {
+
+// Tiles that `rows` queries or keys take.
+__device__ inline i32 tiles_of(i32 rows) { return (rows + kTileRows - 1) / kTileRows; }
+
+// Sequences whose tiles stream about as many other tiles share a bucket: exact up to 32, then by powers of
+// two in quarters.
+constexpr i32 kCostBuckets = 128;
+
+__device__ inline i32 cost_bucket(i32 streamed_tiles) {
+  if (streamed_tiles < 32) return streamed_tiles;
+  const i32 log2 = 31 - __clz(streamed_tiles);
+  return 32 + (log2 - 5) * 4 + ((streamed_tiles >> (log2 - 2)) & 3);
+}
+
+// Tiles that a tile in the middle of `rows` rows streams, of the other side's `other_rows`: no tile streams
+// more.
+__device__ inline i32 streamed_tiles(i32 rows, i32 other_rows) {
+  const Interval seen = tile_interval(rows / 2, kTileRows, other_rows);
+  return tiles_of(seen.end - seen.begin);
+}
+
+// Counting sort by cost, most costly first, by one CTA: count every item, order(), then place() every item.
+struct CostOrder {
+  i32 bucket[kCostBuckets];  // first items counted, then the next free place in the list
+
+  __device__ inline void clear() {
+    for (i32 i = threadIdx.x; i < kCostBuckets; i += blockDim.x) bucket[i] = 0;
+  }
+  __device__ inline void count(i32 cost, i32 items) { atomicAdd(&bucket[cost], items); }
+  // By one thread; returns the number of items.
+  __device__ inline i32 order() {
+    i32 begin = 0;
+    for (i32 i = kCostBuckets - 1; i >= 0; --i) {
+      const i32 items = bucket[i];
+      bucket[i] = begin;
+      begin += items;
+    }
+    return begin;
+  }
+  // The first of `items` consecutive places.
+  __device__ inline i32 place(i32 cost, i32 items) { return atomicAdd(&bucket[cost], items); }
+};
+
+// Calls visit(sequence) for every sequence of this thread.
+template <class Visit>
+__device__ inline void for_each_sequence(const PrepareArguments& a, Visit visit) {
+  for (i32 b = threadIdx.x; b < a.batch; b += blockDim.x) visit(load_sequence(a, b));
+}
+
+// Calls visit(tile) for every query tile of a sequence.
+template <class Visit>
+__device__ inline void for_each_tile(const Sequence& s, Visit visit) {
+  for (i32 position = 0; position < s.query_rows; position += kTileRows) {
+    QueryTile tile;
+    tile.query_row = s.query_row + position;
+    tile.output_row = s.output_row + position;
+    tile.rows = min(kTileRows, s.query_rows - position);
+    tile.query_position = position;
+    const Interval keys = tile_interval(position, tile.rows, s.key_rows);
+    tile.key_row = s.key_row + keys.begin;
+    tile.key_position = keys.begin;
+    tile.key_count = keys.end - keys.begin;
+    tile.part = -1;
+    visit(tile);
+  }
+}
+
+}  // namespace jfa::kernel
