@@ -1,4 +1,4 @@
-// cp.async: the copies of single threads.
+// cp.async, st.async and red.async: what single threads start.
 #include <doctest/doctest.h>
 
 #include "simulator_async.h"
@@ -100,4 +100,54 @@ TEST_CASE("reading too early, or letting an engine read without a proxy fence") 
       CHECK_MESSAGE(result.report.kind == c.kind, result.report.text());
       CHECK_MESSAGE(result.report.text().find(c.part) != std::string::npos, result.report.text());
     }
+}
+
+TEST_CASE("st.async and red.async write to a peer and signal its barrier") {
+  for (const RunOptions& options : all_schedules()) {
+    PtxRun run(R"(
+      mov.u32 %tid, %tid.x;
+      mov.u32 %r9, %cluster_ctarank;
+      setp.eq.u32 %first, %tid, 0;
+      @%first mbarrier.init.shared::cta.b64 [bar], 1;
+      @%first st.shared.u32 [tile], 100;
+      fence.mbarrier_init.release.cluster;
+      barrier.cluster.arrive.aligned;
+      barrier.cluster.wait.aligned;
+      @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 384;
+      xor.b32 %r4, %r9, 1;
+      mov.u32 %r5, tile;
+      mapa.shared::cluster.u32 %r6, %r5, %r4;
+      mov.u32 %r7, bar;
+      mapa.shared::cluster.u32 %r7, %r7, %r4;
+      red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r6], %tid, [%r7];
+      shl.b32 %r2, %tid, 3;
+      add.u32 %r6, %r6, %r2;
+      st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r6+64], {%tid, %r9}, [%r7];
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p, [bar], 0;
+      @!%p bra W;
+      add.u32 %r5, %r5, %r2;
+      ld.shared.u32 %r1, [%r5+64];
+      ld.shared.u32 %r3, [%r5+68];
+      mad.lo.u32 %r1, %r3, 1000, %r1;
+      mul.lo.u32 %r8, %r9, 1024;
+      mul.wide.u32 %a, %tid, 4;
+      add.u64 %a, %out, %a;
+      mul.wide.u32 %b, %r8, 1;
+      add.u64 %a, %a, %b;
+      st.global.u32 [%a], %r1;
+      @%first ld.shared.u32 %r1, [tile];
+      @%first st.global.u32 [%a+512], %r1;
+      barrier.cluster.arrive.aligned;
+      barrier.cluster.wait.aligned;
+    )");
+    run.options = options;
+    run.cluster = 2;
+    const LaunchResult result = run.launch(32, 2);
+    REQUIRE_MESSAGE(result.ok, result.report.text());
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      for (std::uint32_t i = 0; i < 32; ++i)
+        CHECK(run.output<std::uint32_t>(rank * 256 + i) == (1 - rank) * 1000 + i);
+      CHECK(run.output<std::uint32_t>(rank * 256 + 128) == 100 + 31 * 32 / 2);
+    }
+  }
 }

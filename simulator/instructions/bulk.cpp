@@ -10,6 +10,7 @@
 #include "simulator/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/async_copy.h"
+#include "simulator/instructions/async_store.h"
 #include "simulator/machine.h"
 #include "simulator/mbarrier.h"
 #include "simulator/tma.h"
@@ -298,6 +299,7 @@ void decode_bulk_peer_copy(Decoder& d) {
 
 void register_bulk(InstructionTable& table) {
   register_async_copy(table);
+  register_async_store(table);
   table.add(
       fmt::format("cp.async.bulk.tensor .{} .(cta_group::1|cta_group::2)? .(shared::cluster|shared::cta) "
                   ".global .(tile)? .mbarrier::complete_tx::bytes .(multicast::cluster)? "

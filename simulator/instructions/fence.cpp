@@ -1,5 +1,5 @@
-// fence.*, membar. Instructions run one at a time here, so that a thread fence has nothing to order; what is
-// checked is that proxies are fenced where they meet.
+// fence.*, membar, griddepcontrol. Instructions run one at a time here, so that a thread fence has nothing to
+// order; what is checked is that proxies are fenced where they meet.
 #include <string_view>
 
 #include "simulator/instruction_table.h"
@@ -34,6 +34,9 @@ void register_fence(InstructionTable& table) {
         "fence.proxy.alias", "fence.proxy.tensormap::generic.release .(cta|cluster|gpu|sys)",
         "membar .(cta|gl|sys)"})
     table.add(pattern, nothing);
+
+  // One grid runs at a time, so that those before it have ended.
+  table.add("griddepcontrol .(wait|launch_dependents)", nothing);
 
   table.add("fence.proxy.tensormap::generic.acquire .(cta|cluster|gpu|sys)", [](Decoder& d) {
     d.address(0);
