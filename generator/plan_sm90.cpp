@@ -32,8 +32,10 @@ KernelPlan plan_sm90(const KernelSpec& spec) {
   plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kPersistent};
   plan_shared_memory(plan, 2048);
   plan.fragments =
-      common_fragments(spec, {"ptx/wgmma.cuh", value_product(spec.padded_dim)}, "sm90/descriptors.cuh");
-  plan.fragments.insert(plan.fragments.end(), {"sm90/softmax_fragment.cuh", "sm90/forward.cu"});
+      common_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n128.cuh", value_product(spec.padded_dim)},
+                       "sm90/descriptors.cuh");
+  plan.fragments.insert(plan.fragments.end(),
+                        {"sm90/fragment.cuh", "sm90/softmax_fragment.cuh", "sm90/forward.cu"});
   return plan;
 }
 

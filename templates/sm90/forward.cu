@@ -8,7 +8,6 @@
 // runs.
 namespace jfa::kernel {
 
-constexpr int kWarpgroupThreads = 128;
 constexpr int kConsumers = 2;
 constexpr int kConsumerRows = 64;
 constexpr int kConsumerWarps = 4 * kConsumers;
@@ -76,7 +75,7 @@ __device__ inline void attend(const Shared<Control>& shared, const QueryTile& ti
                               int count, u32 query, float scale_log2, Ring<kKeyValueStages>& tiles,
                               float (&output)[kOutputRegisters], RowState (&rows)[2]) {
   Pipeline& pipeline = shared.control->pipeline;
-  const int row = share.first_row + threadIdx.x % kWarpgroupThreads / 32 * 16 + threadIdx.x % 32 / 4;
+  const int row = share.first_row + fragment_first_row();
   const Interval interval[2] = {row_interval(tile, row), row_interval(tile, row + 8)};
   auto keys_of = [&](int j, Interval(&keys)[2]) {
     for (int r = 0; r < 2; ++r)
@@ -142,7 +141,7 @@ __device__ inline void attend(const Shared<Control>& shared, const QueryTile& ti
 __device__ inline void merge(const Shared<Control>& shared, int consumer, float (&output)[kOutputRegisters],
                              RowState (&rows)[2]) {
   const int thread = threadIdx.x % kWarpgroupThreads;
-  const int row = thread / 32 * 16 + thread % 32 / 4;
+  const int row = fragment_first_row();
   RowState* states = shared.control->merged;
   const u32 staging = shared.output + thread * 4;
   bar_sync(kMergeBarrier, kConsumers * kWarpgroupThreads);  // the staging tile is free
@@ -176,35 +175,6 @@ __device__ inline void merge(const Shared<Control>& shared, int consumer, float 
     output[i] = output[i] * mine[fragment_row(i)] + other * theirs[fragment_row(i)];
   }
   bar_arrive(kMergeBarrier, kConsumers * kWarpgroupThreads);
-}
-
-// Normalised rows of this warpgroup to its half of the staging tile, which is laid out as the output's boxes.
-__device__ inline void stage_output(u32 staging, const float (&output)[kOutputRegisters],
-                                    const float (&inverse_sum)[2]) {
-  const u32 thread = threadIdx.x % kWarpgroupThreads;
-  const u32 row = thread / 32 * 16 + thread % 32 / 4;
-#pragma unroll
-  for (int i = 0; i < kOutputRegisters; i += 2) {
-    const int r = fragment_row(i);
-    const int column = 8 * (i >> 2);
-    const u32 box = staging + column / config::kBoxDim * box_bytes(kConsumerRows);
-    const u32 offset = swizzled_offset(row + 8 * r, column % config::kBoxDim / 8) + thread % 4 * 4;
-    st_shared(box + offset, cvt_rn_x2(output[i] * inverse_sum[r], output[i + 1] * inverse_sum[r]));
-  }
-}
-
-// The same rows to the workspace. partial: the fp32 rows of this warpgroup.
-__device__ inline void store_partial(float* partial, const float (&output)[kOutputRegisters],
-                                     const float (&inverse_sum)[2], int valid_rows) {
-  const int thread = threadIdx.x % kWarpgroupThreads;
-  const int row = thread / 32 * 16 + thread % 32 / 4;
-#pragma unroll
-  for (int i = 0; i < kOutputRegisters; i += 2) {
-    const int r = fragment_row(i);
-    if (row + 8 * r >= valid_rows) continue;
-    *reinterpret_cast<float2*>(partial + (row + 8 * r) * config::kPaddedDim + fragment_column(i)) =
-        make_float2(output[i] * inverse_sum[r], output[i + 1] * inverse_sum[r]);
-  }
 }
 
 __device__ inline void consume(const Shared<Control>& shared, const TensorMap* output_map,
@@ -251,11 +221,12 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
     float* lse = arguments.lse;
     if (tile.part >= 0) {
       const i64 partial = partial_row(tile.part, arguments.query_heads, item.head, first_row);
-      store_partial(arguments.partial_output + partial * config::kPaddedDim, output, inverse_sum, valid_rows);
+      store_fragment(arguments.partial_output + partial * config::kPaddedDim, output, inverse_sum,
+                     valid_rows);
       lse = arguments.partial_lse + partial;
     } else {
       bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-      stage_output(staging, output, inverse_sum);
+      stage_fragment<kConsumerRows>(staging, output, inverse_sum);
       fence_proxy_async_shared();
       bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
       if (leader) {
@@ -267,7 +238,7 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
         lse += static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + first_row;
     }
     if (lse != nullptr && thread % 4 == 0) {
-      const int row = thread / 32 * 16 + thread % 32 / 4;
+      const int row = fragment_first_row();
       for (int r = 0; r < 2; ++r)
         if (row + 8 * r < valid_rows) lse[row + 8 * r] = log_sum_exp(rows[r]);
     }

@@ -1,20 +1,6 @@
 // Online softmax of a 64 x 128 accumulator fragment: each thread holds two rows, a quad of lanes shares them.
 namespace jfa::kernel {
 
-// Register i of an accumulator: which of the thread's two rows, and which column.
-__device__ constexpr int fragment_row(int i) { return i >> 1 & 1; }
-__device__ inline int fragment_column(int i) { return 8 * (i >> 2) + 2 * (threadIdx.x % 4) + (i & 1); }
-
-__device__ inline float quad_maximum(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
-}
-
-__device__ inline float quad_sum(float x) {
-  x += __shfl_xor_sync(0xffffffff, x, 1);
-  return x + __shfl_xor_sync(0xffffffff, x, 2);
-}
-
 // Scores become ex2(score - reference), unnormalised; `factor` is for what the rows accumulated before. Sums
 // are of this thread's columns only. keys: what each row sees, counted from the tile's first column.
 __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&keys)[2], float scale_log2,
@@ -51,13 +37,6 @@ __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&ke
     scores[i] = ex2_approx(fmaf(scores[i], scale, -reference[fragment_row(i)]));
     rows[fragment_row(i)].sum += scores[i];
   }
-}
-
-// A fragment's registers in the order in which wgmma takes its left operand: step k covers columns 16k … 16k
-// + 15.
-__device__ inline void pack_fragment(const float (&p)[64], u32 (&packed)[8][4]) {
-#pragma unroll
-  for (int i = 0; i < 32; ++i) packed[i / 4][i % 4] = cvt_rn_x2(p[2 * i], p[2 * i + 1]);
 }
 
 template <int kRegisters>
