@@ -150,9 +150,11 @@ void register_move(InstructionTable& table);
 void register_integer(InstructionTable& table);
 void register_bits(InstructionTable& table);
 void register_float(InstructionTable& table);
+void register_half(InstructionTable& table);  // called by register_float
 void register_approximate(InstructionTable& table);
 void register_compare(InstructionTable& table);
 void register_convert(InstructionTable& table);
+void register_convert_narrow(InstructionTable& table);  // called by register_convert
 void register_memory(InstructionTable& table);
 void register_atomics(InstructionTable& table);
 void register_control(InstructionTable& table);

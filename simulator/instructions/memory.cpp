@@ -157,13 +157,11 @@ Space space_of(Decoder& d) {
   return Space::kGeneric;
 }
 
-constexpr std::initializer_list<std::string_view> kTypes = {
-    "b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64", "b128"};
-
 void decode_access(Decoder& d, bool writes) {
   Access a;
   a.space = space_of(d);
-  const std::string_view type = d.first_of(kTypes);
+  const std::string_view type = d.first_of({"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32",
+                                            "b64", "u64", "s64", "f64", "b128"});
   const int bits = std::stoi(std::string(type.substr(1)));
   a.element_bytes = bits / 8;
   a.polls = !writes && (d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("mmio"));
@@ -172,7 +170,6 @@ void decode_access(Decoder& d, bool writes) {
   const std::string_view vector = d.first_of({"v2", "v4", "v8"});
   const int count = vector.empty() ? 1 : vector[1] - '0';
   if (count * bits > 256) d.fail("a vector of more than 256 bits");
-  if (vector.empty() != !d.is_vector(value) && count != 1) d.fail("a vector operand is missing");
   a.slots = writes ? d.vector_source(value, bits) : d.vector_destination(value, bits, type[0] == 's');
   if (static_cast<int>(a.slots.size()) != count)
     d.fail("a vector of " + std::to_string(a.slots.size()) + " registers, expected " + std::to_string(count));
