@@ -20,7 +20,7 @@ inline std::vector<RunOptions> all_schedules() {
   return all;
 }
 
-/// A kernel around `body`. It may use the registers %tid, %r1…%r9, %a, %b, %out (output), %in (input), %map
+/// A kernel around `body`. It may use the registers %t, %r1…%r9, %a, %b, %out (output), %in (input), %map
 /// (generic address of the tensor map), %h, %token, %p, %q, %first, and the shared variables tile (32 KiB,
 /// 1024-aligned) and bar (64 bytes).
 class PtxRun {
@@ -33,7 +33,7 @@ class PtxRun {
 .visible .entry test(.param .u64 out, .param .u64 in, .param .align 64 .b8 map[128]) .maxntid 1024
 {
   .reg .pred %p, %q, %first;
-  .reg .b32 %tid, %r<10>;
+  .reg .b32 %t, %r<10>;
   .reg .b16 %h;
   .reg .b64 %a, %b, %out, %in, %map, %token;
   .shared .align 1024 .b8 tile[32768];

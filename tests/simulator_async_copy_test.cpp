@@ -9,9 +9,9 @@ namespace {
 
 // Thread i copies 16 bytes from in + 16 i to tile + 16 i.
 const std::string kCopy = R"(
-  mov.u32 %tid, %tid.x;
-  setp.eq.u32 %first, %tid, 0;
-  shl.b32 %r2, %tid, 4;
+  mov.u32 %t, %tid.x;
+  setp.eq.u32 %first, %t, 0;
+  shl.b32 %r2, %t, 4;
   mov.u32 %r1, tile;
   add.u32 %r1, %r1, %r2;
   cvt.u64.u32 %a, %r2;
@@ -46,8 +46,8 @@ TEST_CASE("or for the mbarrier that its copies arrive on") {
   for (const bool noinc : {false, true})
     for (const RunOptions& options : all_schedules()) {
       PtxRun run(std::string(R"(
-        mov.u32 %tid, %tid.x;
-        setp.eq.u32 %first, %tid, 0;
+        mov.u32 %t, %tid.x;
+        setp.eq.u32 %first, %t, 0;
         @%first mbarrier.init.shared::cta.b64 [bar], 64;
         bar.sync 0;
       )") + kCopy +
@@ -105,9 +105,9 @@ TEST_CASE("reading too early, or letting an engine read without a proxy fence") 
 TEST_CASE("st.async and red.async write to a peer and signal its barrier") {
   for (const RunOptions& options : all_schedules()) {
     PtxRun run(R"(
-      mov.u32 %tid, %tid.x;
+      mov.u32 %t, %tid.x;
       mov.u32 %r9, %cluster_ctarank;
-      setp.eq.u32 %first, %tid, 0;
+      setp.eq.u32 %first, %t, 0;
       @%first mbarrier.init.shared::cta.b64 [bar], 1;
       @%first st.shared.u32 [tile], 100;
       fence.mbarrier_init.release.cluster;
@@ -119,10 +119,10 @@ TEST_CASE("st.async and red.async write to a peer and signal its barrier") {
       mapa.shared::cluster.u32 %r6, %r5, %r4;
       mov.u32 %r7, bar;
       mapa.shared::cluster.u32 %r7, %r7, %r4;
-      red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r6], %tid, [%r7];
-      shl.b32 %r2, %tid, 3;
+      red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r6], %t, [%r7];
+      shl.b32 %r2, %t, 3;
       add.u32 %r6, %r6, %r2;
-      st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r6+64], {%tid, %r9}, [%r7];
+      st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r6+64], {%t, %r9}, [%r7];
     W: mbarrier.try_wait.parity.shared::cta.b64 %p, [bar], 0;
       @!%p bra W;
       add.u32 %r5, %r5, %r2;
@@ -130,7 +130,7 @@ TEST_CASE("st.async and red.async write to a peer and signal its barrier") {
       ld.shared.u32 %r3, [%r5+68];
       mad.lo.u32 %r1, %r3, 1000, %r1;
       mul.lo.u32 %r8, %r9, 1024;
-      mul.wide.u32 %a, %tid, 4;
+      mul.wide.u32 %a, %t, 4;
       add.u64 %a, %out, %a;
       mul.wide.u32 %b, %r8, 1;
       add.u64 %a, %a, %b;

@@ -186,8 +186,8 @@ TEST_CASE("an idle barrier owes nothing") {
 namespace {
 
 const std::string kInit = R"(
-  mov.u32 %tid, %tid.x;
-  setp.eq.u32 %first, %tid, 0;
+  mov.u32 %t, %tid.x;
+  setp.eq.u32 %first, %t, 0;
   @%first mbarrier.init.shared::cta.b64 [bar], 32;
   @%first fence.mbarrier_init.release.cluster;
   bar.sync 0;
@@ -207,7 +207,7 @@ TEST_CASE("32 threads arrive and wait") {
     M: mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 %p, [bar], 1;
       @!%p bra M;
       mbarrier.pending_count.b64 %r1, %token;
-      mul.wide.u32 %a, %tid, 4;
+      mul.wide.u32 %a, %t, 4;
       add.u64 %a, %out, %a;
       st.global.u32 [%a], %r1;
     )"));
@@ -251,15 +251,15 @@ TEST_CASE("misuse of the object is an error on every schedule") {
       {"@%first mbarrier.init.shared::cta.b64 [bar+8], 1048576;", ErrorKind::kBarrier, "count 1048576"},
       {"@%first mbarrier.inval.shared::cta.b64 [bar];\n @%first mbarrier.arrive.shared::cta.b64 _, [bar];",
        ErrorKind::kBarrier, "no mbarrier is initialised"},
-      {"@%first st.shared.u32 [bar], %tid;", ErrorKind::kBarrier, "live mbarrier"},
+      {"@%first st.shared.u32 [bar], %t;", ErrorKind::kBarrier, "live mbarrier"},
       {"@%first ld.shared.u32 %r1, [bar+4];", ErrorKind::kBarrier, "live mbarrier"},
       {"@%first mbarrier.arrive.shared::cta.b64 _, [bar], 33;", ErrorKind::kBarrier, "32 of 32 are pending"},
       {"@%first mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048576;", ErrorKind::kTransaction,
        "beyond 2^20 - 1"},
       {"@%first mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16;", ErrorKind::kTransaction,
        "the CTA has exited"},
-      {"mbarrier.try_wait.parity.shared::cta.b64 %p, [bar], 2;", ErrorKind::kInvalidOperand,
-       "is 2, not 0 or 1"},
+      {"mov.u32 %r1, 2;\n mbarrier.try_wait.parity.shared::cta.b64 %p, [bar], %r1;",
+       ErrorKind::kInvalidOperand, "is 2, not 0 or 1"},
   };
   for (const Case& c : cases)
     for (const RunOptions& options : all_schedules()) {
@@ -290,9 +290,9 @@ TEST_CASE("inval makes the memory plain again") {
 TEST_CASE("H200: a CTA arrives on its peer's barrier through the address without its rank bit") {
   for (const RunOptions& options : all_schedules()) {
     PtxRun run(R"(
-      mov.u32 %tid, %tid.x;
+      mov.u32 %t, %tid.x;
       mov.u32 %r2, %cluster_ctarank;
-      setp.eq.u32 %first, %tid, 0;
+      setp.eq.u32 %first, %t, 0;
       @%first mbarrier.init.shared::cta.b64 [bar], 2;
       fence.mbarrier_init.release.cluster;
       barrier.cluster.arrive.relaxed.aligned;

@@ -33,8 +33,8 @@ void set_map(PtxRun& run, std::uint64_t address, const MapArguments& a) {
 
 // Thread 0 owns barrier `bar`, of one arrival.
 const std::string kPrologue = R"(
-  mov.u32 %tid, %tid.x;
-  setp.eq.u32 %first, %tid, 0;
+  mov.u32 %t, %tid.x;
+  setp.eq.u32 %first, %t, 0;
   @%first mbarrier.init.shared::cta.b64 [bar], 1;
   @%first fence.mbarrier_init.release.cluster;
   bar.sync 0;
@@ -50,7 +50,7 @@ W: mbarrier.try_wait.parity.shared::cta.b64 %p, [bar], 0;
 // 128 threads copy tile[0 … 16 KiB) to the output as it lies.
 const std::string kCopyOut = R"(
   mov.u32 %r1, tile;
-  shl.b32 %r2, %tid, 2;
+  shl.b32 %r2, %t, 2;
   add.u32 %r1, %r1, %r2;
   cvt.u64.u32 %a, %r2;
   add.u64 %a, %out, %a;
@@ -66,9 +66,9 @@ C: ld.shared.u32 %r4, [%r1];
 // 128 threads fill tile[0 … 16 KiB): word i holds i.
 const std::string kFill = R"(
   mov.u32 %r1, tile;
-  shl.b32 %r2, %tid, 2;
+  shl.b32 %r2, %t, 2;
   add.u32 %r1, %r1, %r2;
-  mov.u32 %r3, %tid;
+  mov.u32 %r3, %t;
 F: st.shared.u32 [%r1], %r3;
   add.u32 %r1, %r1, 512;
   add.u32 %r3, %r3, 128;
@@ -209,9 +209,9 @@ TEST_CASE("ragged maps: a sequence's rows and nothing else, through load and sto
 TEST_CASE("H200: an fp32 reduction adds, and is clipped at 16 bytes along the inner dimension") {
   PtxRun run(kPrologue + R"(
     mov.u32 %r1, tile;
-    shl.b32 %r2, %tid, 2;
+    shl.b32 %r2, %t, 2;
     add.u32 %r1, %r1, %r2;
-    cvt.rn.f32.u32 %r3, %tid;
+    cvt.rn.f32.u32 %r3, %t;
     st.shared.b32 [%r1], %r3;
     fence.proxy.async;
     bar.sync 0;
@@ -399,9 +399,9 @@ namespace {
 
 // Both CTAs of a pair have their barriers before either goes on; %r9 is the rank.
 const std::string kClusterPrologue = R"(
-  mov.u32 %tid, %tid.x;
+  mov.u32 %t, %tid.x;
   mov.u32 %r9, %cluster_ctarank;
-  setp.eq.u32 %first, %tid, 0;
+  setp.eq.u32 %first, %t, 0;
   @%first mbarrier.init.shared::cta.b64 [bar], 1;
   @%first fence.mbarrier_init.release.cluster;
   barrier.cluster.arrive.relaxed.aligned;
@@ -414,9 +414,9 @@ const std::string kClusterEnd = R"(
 // Each CTA copies its first 64 bytes to its own part of the output.
 const std::string kCopyFirst = R"(
   mov.u32 %r1, tile;
-  shl.b32 %r2, %tid, 2;
+  shl.b32 %r2, %t, 2;
   add.u32 %r1, %r1, %r2;
-  setp.lt.u32 %q, %tid, 16;
+  setp.lt.u32 %q, %t, 16;
   @%q ld.shared.u32 %r4, [%r1];
   mad.lo.u32 %r2, %r9, 1024, %r2;
   cvt.u64.u32 %a, %r2;
@@ -488,9 +488,9 @@ TEST_CASE("cta_group::2: both CTAs load their own halves and signal the leader")
 TEST_CASE("a copy between CTAs of a cluster signals the receiver") {
   PtxRun run(kClusterPrologue + R"(
     mov.u32 %r1, tile;
-    shl.b32 %r2, %tid, 2;
+    shl.b32 %r2, %t, 2;
     add.u32 %r1, %r1, %r2;
-    mad.lo.u32 %r3, %r9, 100, %tid;
+    mad.lo.u32 %r3, %r9, 100, %t;
     st.shared.u32 [%r1+256], %r3;
     fence.proxy.async.shared::cta;
     bar.sync 0;
