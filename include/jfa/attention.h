@@ -126,6 +126,7 @@ Result<std::uint64_t> workspace_bytes(const AttentionCall& call);
 
 /// Reads what the kernels of the last call wrote into its workspace, after synchronising `stream`:
 /// kInvalidArgument with offset name, index and value if an offset was bad (nothing was computed then).
+/// workspace: the one that the caller gave to forward().
 Status status(Device& device, Workspace workspace, Stream stream = nullptr);
 
 /// Whether a kernel exists for the configuration; the error names the field and its value.
@@ -134,7 +135,8 @@ Status supported(const Configuration& configuration);
 /// Every head_dim that supported() accepts.
 std::vector<std::int64_t> supported_head_dims();
 
-/// Compiles and loads the kernel ahead of the first call.
+/// Compiles and loads the kernel ahead of the first call, which a call inside a stream capture depends on. The
+/// device's own target takes the place of configuration.target.
 Status prepare(Device& device, const Configuration& configuration);
 
 }  // namespace jfa
