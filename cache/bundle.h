@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -100,6 +101,11 @@ std::vector<BundleDamage> verify(const Bundle& bundle);
 /// One bundle with the entries of all. An entry that several have is written once; kInvalidArgument if two
 /// have different images for one request and compiler, kUnavailable at a damaged entry.
 Status merge_bundles(const std::vector<std::shared_ptr<const Bundle>>& bundles, BundleWriter& writer);
+
+/// Adds the entries of a directory that `wanted` accepts. kUnavailable at a damaged entry: a bundle that
+/// silently lacks a kernel is worse than none.
+Status add_directory(EntryDirectory& directory, BundleWriter& writer,
+                     const std::function<bool(const Entry&)>& wanted);
 
 /// Which of n shards a request belongs to, 0 … n-1; even, and the same on every machine.
 std::uint32_t shard_of(const Digest& request, std::uint32_t shards);

@@ -6,6 +6,7 @@
 
 #include "cache/bundle.h"
 #include "cache/bundle_format.h"
+#include "cache/maintenance.h"
 
 namespace jfa {
 namespace {
@@ -125,6 +126,25 @@ Status merge_bundles(const std::vector<std::shared_ptr<const Bundle>>& bundles, 
     }
     if (const Status status = writer.add(*source.row, *bytes); !status.ok()) return status;
     previous = &source;
+  }
+  return {};
+}
+
+Status add_directory(EntryDirectory& directory, BundleWriter& writer,
+                     const std::function<bool(const Entry&)>& wanted) {
+  // Their names sort like the rows of a bundle.
+  for (const StoredEntry& stored : stored_entries(directory)) {
+    std::string bytes;
+    const auto error = read_file(directory.files(), stored.path, kMaxEntryBytes, bytes);
+    if (error == std::errc::no_such_file_or_directory) continue;  // evicted meanwhile
+    if (error) return Status::unavailable(stored.path + ": " + reason(error));
+    const auto entry = decode_entry(bytes);
+    if (!entry.ok()) return Status::unavailable(stored.path + ": " + entry.status().message());
+    if (request_key(entry->fields) != stored.name.request) {
+      return Status::unavailable(stored.path + ": holds another request");
+    }
+    if (!wanted(*entry)) continue;
+    if (const Status status = writer.add(*entry); !status.ok()) return status;
   }
   return {};
 }

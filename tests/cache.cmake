@@ -1,8 +1,11 @@
 jfa_add_test(cache_test
   SOURCES
+    cache_bundle_test.cpp
+    cache_compiler_identity_test.cpp
     cache_entry_test.cpp
     cache_fault_test.cpp
     cache_kernel_cache_test.cpp
+    cache_options_test.cpp
     cache_process_test.cpp
     cache_request_test.cpp
     cache_support.cpp

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 TemporaryDirectory::TemporaryDirectory() {
   // In memory where there is such a place: these tests sync tens of thousands of files.
-  const std::string parent = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : fs::temp_directory_path().string();
+  const std::string parent =
+      ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : fs::temp_directory_path().string();
   std::string pattern = parent + "/jfa-test-XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory");
   path_ = pattern;

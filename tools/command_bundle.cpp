@@ -1,0 +1,154 @@
+// jfa bundle: many kernels in one file, for machines without a compiler.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cache/bundle.h"
+#include "cache/maintenance.h"
+#include "tools/command_cache.h"
+#include "tools/command_line.h"
+#include "tools/table.h"
+
+namespace jfa::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kCommand = "bundle";
+
+struct BundleOptions {
+  std::string output;
+  std::vector<std::string> inputs;
+  std::string from_cache;
+  std::vector<std::string> targets;
+  std::string compiler;
+  bool json = false;
+};
+
+std::string absolute(const std::string& path) { return std::filesystem::absolute(path).string(); }
+
+void print(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+
+int finish(BundleWriter& writer, const BundleOptions& options) {
+  if (const Status status = writer.finish(); !status.ok()) return fail(kCommand, status);
+  const auto bundle = Bundle::open(posix_file_system(), absolute(options.output));
+  if (!bundle) return fail(kCommand, bundle.status());
+  const std::uint64_t bytes = std::filesystem::file_size(options.output);
+  if (options.json) {
+    print({{"path", options.output}, {"entries", (*bundle)->rows().size()}, {"bytes", bytes}});
+  } else {
+    fmt::print("{}: {} kernels, {}\n", options.output, (*bundle)->rows().size(), human_bytes(bytes));
+  }
+  return kSuccess;
+}
+
+int create(const BundleOptions& options) {
+  CacheCommandOptions from;
+  from.directory = options.from_cache;
+  const auto settings = cache_options(from);
+  if (!settings) return fail(kCommand, settings.status());
+  if (settings->directory.empty()) return fail(kCommand, Status::unavailable("there is no cache directory"));
+  EntryDirectory directory(posix_file_system(), settings->directory, EntryDirectory::Access::kPrivate);
+  if (const Status status = directory.check(); !status.ok()) return fail(kCommand, status);
+  BundleWriter writer(posix_file_system(), absolute(options.output));
+  const Status status = add_directory(directory, writer, [&](const Entry& entry) {
+    const bool target = options.targets.empty() || std::find(options.targets.begin(), options.targets.end(),
+                                                             entry.image.target) != options.targets.end();
+    return target && (options.compiler.empty() || options.compiler == entry.image.compiler);
+  });
+  return status.ok() ? finish(writer, options) : fail(kCommand, status);
+}
+
+int merge(const BundleOptions& options) {
+  std::vector<std::shared_ptr<const Bundle>> bundles;
+  for (const std::string& path : options.inputs) {
+    auto bundle = Bundle::open(posix_file_system(), absolute(path));
+    if (!bundle) return fail(kCommand, bundle.status());
+    bundles.push_back(std::move(*bundle));
+  }
+  BundleWriter writer(posix_file_system(), absolute(options.output));
+  const Status status = merge_bundles(bundles, writer);
+  return status.ok() ? finish(writer, options) : fail(kCommand, status);
+}
+
+int list(const BundleOptions& options) {
+  const auto bundle = Bundle::open(posix_file_system(), absolute(options.inputs.front()));
+  if (!bundle) return fail(kCommand, bundle.status());
+  Table table({"NAME", "TARGET", "SIZE", "REQUEST", "COMPILER"});
+  Json json = Json::array();
+  for (const BundleRow& row : (*bundle)->rows()) {
+    const auto entry = (*bundle)->peek(row);
+    const std::string name = entry ? entry->image.name : "(unreadable)";
+    const std::string target = entry ? entry->image.target : "";
+    const std::string compiler = entry ? entry->image.compiler : "";
+    table.add({name, target, human_bytes(row.bytes), row.request.hex().substr(0, 16), compiler});
+    json.push_back({{"name", name},
+                    {"target", target},
+                    {"bytes", row.bytes},
+                    {"request", row.request.hex()},
+                    {"compiler", compiler}});
+  }
+  if (options.json) {
+    print(json);
+  } else {
+    fmt::print("{}", table.text());
+  }
+  return kSuccess;
+}
+
+int verify_all(const BundleOptions& options) {
+  const auto bundle = Bundle::open(posix_file_system(), absolute(options.inputs.front()));
+  if (!bundle) return fail(kCommand, bundle.status());
+  const std::vector<BundleDamage> damaged = verify(**bundle);
+  if (options.json) {
+    Json json = Json::array();
+    for (const BundleDamage& entry : damaged) {
+      json.push_back({{"request", entry.row.request.hex()}, {"damage", entry.damage}});
+    }
+    print({{"entries", (*bundle)->rows().size()}, {"damaged", json}});
+  } else {
+    for (const BundleDamage& entry : damaged) fmt::print("{}: {}\n", entry.row.request.hex(), entry.damage);
+    fmt::print("{} kernels, {} damaged\n", (*bundle)->rows().size(), damaged.size());
+  }
+  return damaged.empty() ? kSuccess : kNegative;
+}
+
+}  // namespace
+
+void add_bundle_command(CLI::App& app, int& exit_code) {
+  const auto options = std::make_shared<BundleOptions>();
+  CLI::App& bundle =
+      *app.add_subcommand("bundle", "Many kernels in one file, for machines without a compiler");
+  bundle.require_subcommand(1);
+  bundle.footer("Kernels of a bundle are used where JFA_BUNDLES names its path.");
+  bundle.add_flag("--json", options->json, "for programs");
+  const auto add = [&](const char* name, const char* description, int (*run)(const BundleOptions&)) {
+    CLI::App* command = bundle.add_subcommand(name, description);
+    command->fallthrough();
+    command->callback([options, run, &exit_code] { exit_code = run(*options); });
+    return command;
+  };
+  const auto add_output = [&](CLI::App* command) {
+    command->add_option("-o,--output", options->output, "bundle to write")->required()->type_name("FILE");
+  };
+  CLI::App* creation = add("create", "Pack a cache directory", create);
+  add_output(creation);
+  creation->add_option("--from-cache", options->from_cache, "default: the directory that is in use")
+      ->type_name("DIR");
+  creation->add_option("--target", options->targets, "only these targets")->type_name("TARGET ...");
+  creation->add_option("--compiler", options->compiler, "only what this compiler made")
+      ->type_name("IDENTITY");
+  add("list", "Every kernel", list)->add_option("bundle", options->inputs, "bundle")->required()->expected(1);
+  add("verify", "Check every kernel; exit status 1 if one is damaged", verify_all)
+      ->add_option("bundle", options->inputs, "bundle")
+      ->required()
+      ->expected(1);
+  CLI::App* merging = add("merge", "One bundle with the kernels of several", merge);
+  add_output(merging);
+  merging->add_option("bundles", options->inputs, "bundles, shards for example")->required();
+}
+
+}  // namespace jfa::tools
