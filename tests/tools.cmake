@@ -2,6 +2,25 @@ jfa_add_test(safetensors_test
   SOURCES safetensors_format_test.cpp
   LIBRARIES jfa_safetensors fmt::fmt)
 
+jfa_add_test(tools_sweep_test
+  SOURCES tools_sweep_test.cpp
+  LIBRARIES jfa_sweep jfa_generator fmt::fmt)
+
+# Tests of the command itself.
+if(TARGET jfa)
+  jfa_add_test(tools_run_test
+    SOURCES tools_run_test.cpp command_runner.cpp
+    LIBRARIES jfa_test_problems jfa_safetensors fmt::fmt
+    LABELS simulator)
+  jfa_add_test(tools_precompile_test
+    SOURCES tools_precompile_test.cpp command_runner.cpp
+    LIBRARIES fmt::fmt)
+  foreach(name tools_run_test tools_precompile_test)
+    target_compile_definitions(${name} PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
+    add_dependencies(${name} jfa)
+  endforeach()
+endif()
+
 # Runs attention problems on a device; for every end-to-end test.
 add_library(jfa_attention_harness STATIC attention_harness.cpp)
 target_link_libraries(jfa_attention_harness PRIVATE jfa_options doctest::doctest fmt::fmt

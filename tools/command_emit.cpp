@@ -13,7 +13,6 @@
 #include "generator/plan.h"
 #include "runtime/compile.h"
 #include "tools/command_line.h"
-#include "tools/progress.h"
 #include "tools/sweep.h"
 
 namespace jfa::tools {
@@ -49,7 +48,6 @@ Result<std::string> emit_text(const EmitOptions& options) {
   if (options.format == "plan") return describe(*kernel_plan) + "\n";
   const KernelSource source = emit(*kernel_plan);
   if (options.format == "cuda") return source.text;
-  const Progress progress(kCommand, "compiling " + source.name);
   const Result<SharedImage> image = compile(source, specs->front());
   if (!image) return image.status();
   return options.format == "ptx" ? (*image)->ptx : (*image)->cubin;

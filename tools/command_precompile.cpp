@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -61,6 +62,7 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
   const auto nvrtc = Nvrtc::instance();
   if (!nvrtc) return nvrtc.status();
   cache_options->compiler = (*nvrtc)->identity();
+  cache_options->slow_compile_ms = std::numeric_limits<std::int64_t>::max();  // the progress says enough
   if (!options.directory.empty()) {
     cache_options->directory = std::filesystem::absolute(options.directory).string();
     cache_options->write = true;

@@ -1,0 +1,85 @@
+#include <doctest/doctest.h>
+
+#include "tools/sweep.h"
+
+namespace jfa::test {
+namespace {
+
+using tools::Sweep;
+
+std::string error_of(const std::string& text) {
+  const Result<std::vector<Sweep>> sweeps = tools::parse_sweep_file("s.json", text);
+  if (!sweeps) return sweeps.status().message();
+  for (const Sweep& sweep : *sweeps) {
+    if (const auto specs = tools::expand(sweep); !specs) return specs.status().message();
+  }
+  return "no error";
+}
+
+TEST_CASE("a sweep is every combination, each specialisation once") {
+  Sweep sweep;
+  sweep.head_dim = {8, 16, 64};  // 8 and 16 share a kernel
+  sweep.dtype = {"bf16", "fp16"};
+  sweep.window = {"none", "0", "7"};
+  sweep.broadcast_q = {false, true};
+  sweep.groups = {1, 4};
+  sweep.target = {"sm_100f", "sm_103a"};
+  const auto specs = tools::expand(sweep);
+  REQUIRE(specs.ok());
+  CHECK(specs->size() == 2 * 2 * 3 * 2 * 2 * 2);
+  CHECK(specs->front().padded_dim == 16);
+  CHECK(specs->front().target == Target::sm_100f);
+  CHECK(specs->back().padded_dim == 64);
+  CHECK(specs->back().window == 7);
+  CHECK(specs->back().broadcast_q);
+  CHECK(specs->back().groups == 4);
+  CHECK(specs->back().dtype == DType::fp16);
+  CHECK(specs->back().target == Target::sm_103a);
+}
+
+TEST_CASE("bug-pool 38: window 0 and no window are two things in a sweep file") {
+  const auto sweeps =
+      tools::parse_sweep_file("s.json", R"([{"head_dim": 64, "window": [0, null]}, {"head_dim": 64}])");
+  REQUIRE(sweeps.ok());
+  const auto specs = tools::expand((*sweeps)[0]);
+  REQUIRE(specs.ok());
+  REQUIRE(specs->size() == 2);
+  CHECK((*specs)[0].window == 0);
+  CHECK_FALSE((*specs)[1].window.has_value());
+  CHECK(tools::expand((*sweeps)[1])->front() == (*specs)[1]);
+}
+
+TEST_CASE("bug-pool 46: a configuration survives the sweep file, and copies, field by field") {
+  const auto sweeps = tools::parse_sweep_file(
+      "s.json",
+      R"([{"pass": "forward", "head_dim": 40, "window": 7, "broadcast_q": true, "groups": 2, "dtype": "fp16", "target": "sm_100a"}])");
+  REQUIRE(sweeps.ok());
+  const auto read = tools::expand(sweeps->front());
+  REQUIRE(read.ok());
+  Configuration configuration{Pass::forward, DType::fp16, 40, 7, true, 2, "sm_100a"};
+  const Configuration copy = configuration;
+  const KernelSpec direct = specialize(copy).value();
+  CHECK(read->front() == direct);
+  CHECK(name(read->front()) == name(direct));
+  const Configuration moved = std::move(configuration);
+  CHECK(specialize(moved).value() == direct);
+}
+
+TEST_CASE("sweep files that cannot be used are refused by entry, field and value") {
+  CHECK(error_of("{") == "s.json: not a JSON list of configurations");
+  CHECK(error_of("{}") == "s.json: not a JSON list of configurations");
+  CHECK(error_of("[7]") == "s.json: entry 0 is not an object: 7");
+  CHECK(error_of("[{}]") == "s.json: entry 0 has no head_dim");
+  CHECK(error_of(R"([{"head_dim": []}])") == "s.json: entry 0 has no head_dim");
+  CHECK(error_of(R"([{"head_dim": "64"}])") == "s.json: entry 0 has head_dim \"64\"");
+  CHECK(error_of(R"([{"head_dim": 64, "window": "none"}])") == "s.json: entry 0 has window \"none\"");
+  CHECK(error_of(R"([{"head_dim": 64, "broadcast_q": 1}])") == "s.json: entry 0 has broadcast_q 1");
+  CHECK(error_of(R"([{"head_dim": 64, "colour": 1}])") == "s.json: entry 0 has the unknown field 'colour'");
+  CHECK(error_of(R"([{"head_dim": 64, "window": -1}])").find("window -1") != std::string::npos);
+  CHECK(error_of(R"([{"head_dim": 64, "dtype": "fp8"}])").find("'fp8'") != std::string::npos);
+  CHECK(error_of(R"([{"head_dim": 64, "pass": "back"}])").find("'back'") != std::string::npos);
+  CHECK(error_of(R"([{"head_dim": 64, "target": "sm_1"}])").find("'sm_1'") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace jfa::test
