@@ -230,7 +230,8 @@ Result<KernelImage> Nvrtc::compile(const KernelSource& source) const {
   for (const std::string& option : options) arguments.push_back(option.c_str());
 
   const auto start = std::chrono::steady_clock::now();
-  const std::string file_name = source.name + ".cu";
+  // Absolute, or line information would hold the working directory and the image depend on it.
+  const std::string file_name = fmt::format("/jfa/{}.cu", source.name);
   Program program(nvrtc.nvrtcDestroyProgram);
   nvrtcResult result = nvrtc.nvrtcCreateProgram(program.address(), source.text.c_str(), file_name.c_str(), 0,
                                                 nullptr, nullptr);

@@ -88,9 +88,15 @@ TEST_CASE("one compilation yields cubin, PTX and the facts of every entry") {
   }
 }
 
-TEST_CASE("the same source compiles to the same bytes") {
-  const auto first = nvrtc()->compile(tiny_source());
-  const auto second = nvrtc()->compile(tiny_source());
+TEST_CASE("bug-pool 77: the same source compiles to the same bytes, in any working directory") {
+  jfa::KernelSource source = tiny_source();
+  source.options.push_back("--generate-line-info");
+  const auto first = nvrtc()->compile(source);
+  const TemporaryFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  const auto second = nvrtc()->compile(source);
+  fs::current_path(before);
   REQUIRE((first.ok() && second.ok()));
   CHECK(first->cubin == second->cubin);
   CHECK(first->ptx == second->ptx);
@@ -101,7 +107,8 @@ TEST_CASE(
   const auto image = nvrtc()->compile(tiny_source("out[0] = missing_name;"));
   REQUIRE_FALSE(image.ok());
   CHECK(image.status().kind() == jfa::ErrorKind::kCompile);
-  CHECK(contains(image.status().message(), "tiny.cu(3): error: identifier \"missing_name\" is undefined"));
+  CHECK(
+      contains(image.status().message(), "/jfa/tiny.cu(3): error: identifier \"missing_name\" is undefined"));
   CHECK(contains(image.status().message(), nvrtc()->path()));
   CHECK(contains(image.status().detail(), "    3    out[0] = missing_name;"));
   CHECK(contains(image.status().detail(), "--gpu-architecture=sm_100f"));
