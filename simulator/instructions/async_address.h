@@ -1,8 +1,9 @@
 // Addresses of instructions that hold several of them, lane by lane.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
-#include <string>
 
 #include "simulator/instruction_table.h"
 #include "simulator/machine.h"
@@ -29,7 +30,7 @@ inline std::uint32_t own_shared_offset_of(Warp& warp, const AddressOperand& oper
   const SharedPlace place = shared_place_of(warp, operand, lane, point);
   if (place.cta != &warp.cta())
     fail_at(ErrorKind::kOutOfBounds, point, place.offset,
-            "a .shared::cta address belongs to CTA rank " + std::to_string(place.cta->rank()));
+            fmt::format("a .shared::cta address belongs to CTA rank {}", place.cta->rank()));
   return place.offset;
 }
 
