@@ -1,0 +1,5 @@
+# The simulator's tensor core, tensor memory and driver table.
+foreach(feature mma tensor_memory driver)
+  jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
+               LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
+endforeach()
