@@ -9,22 +9,23 @@
 
 // Every driver call the project makes, by its documented name; cuda.h's macros add the version suffix.
 #define JFA_DRIVER_CALLS(X)                                                                                  \
-  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                      \
-  X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)          \
-  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                   \
-  X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)             \
-  X(cuCtxSynchronize)                                                                                        \
-  X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel) X(cuKernelGetAttribute)                      \
-  X(cuKernelSetAttribute) X(cuLaunchKernelEx)                                                                \
-  X(cuMemAlloc) X(cuMemFree) X(cuMemAllocAsync) X(cuMemFreeAsync)                                            \
-  X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemAllocFromPoolAsync)                 \
-  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)             \
-  X(cuMemsetD8Async) X(cuMemsetD32Async) X(cuPointerGetAttribute)                                            \
-  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing) X(cuStreamGetCtx)       \
-  X(cuThreadExchangeStreamCaptureMode)                                                                       \
-  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime)            \
-  X(cuTensorMapEncodeTiled)                                                                                  \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuOccupancyMaxActiveClusters)
+  X(cuInit)                                                                                                  \
+  X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet)             \
+      X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDevicePrimaryCtxRetain)             \
+          X(cuDevicePrimaryCtxRelease) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxPushCurrent) X(          \
+              cuCtxPopCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize) X(cuLibraryLoadData) X(cuLibraryUnload) \
+              X(cuLibraryGetKernel) X(cuKernelGetAttribute) X(cuKernelSetAttribute) X(cuLaunchKernelEx)      \
+                  X(cuMemAlloc) X(cuMemFree) X(cuMemAllocAsync) X(cuMemFreeAsync) X(cuMemPoolCreate)         \
+                      X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemAllocFromPoolAsync)                \
+                          X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)          \
+                              X(cuMemcpyDtoDAsync) X(cuMemsetD8Async) X(cuMemsetD32Async)                    \
+                                  X(cuPointerGetAttribute) X(cuStreamCreate) X(cuStreamDestroy)              \
+                                      X(cuStreamSynchronize) X(cuStreamIsCapturing) X(cuStreamGetCtx)        \
+                                          X(cuThreadExchangeStreamCaptureMode) X(cuEventCreate)              \
+                                              X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize)       \
+                                                  X(cuEventElapsedTime) X(cuTensorMapEncodeTiled)            \
+                                                      X(cuOccupancyMaxActiveBlocksPerMultiprocessor)         \
+                                                          X(cuOccupancyMaxActiveClusters)
 
 namespace jfa {
 
@@ -36,7 +37,8 @@ struct DriverTable {
 
 namespace simulator {
 
-/// Makes the table of a simulated device. name: "sim:sm_100a", options after '?', joined by '&':
+/// Makes the table of a simulated device. name: "sim:sm_100a" (or "sim:sm_100f", which runs no image that
+/// only 10.0 has), options after '?', joined by '&':
 ///   sms=N                        streaming multiprocessors (default 2)
 ///   schedule=eager|lazy|random   which legal order asynchronous work takes (default eager)
 ///   seed=N                       for schedule=random (default 0)
@@ -46,8 +48,10 @@ namespace simulator {
 /// On failure returns nullptr and says why in `error`, naming the option and its value.
 const DriverTable* open_simulated_driver(const std::string& name, std::string* error);
 
-/// The report of the last failed kernel of this device: kind of bug, PTX and source line, CTA, warp, address,
-/// who waits for what. Empty if none failed. Thread-safe.
+/// Why this device last failed a kernel or refused a call. Of a kernel: kind of bug, PTX and source line,
+/// CTA, warp, address, who waits for what; its error is returned once, by the next call that synchronises
+/// with the stream, and the device stays usable. Of a launch, an image or a tensor map: the argument and the
+/// rule. Empty if there was none. Thread-safe.
 std::string last_report(const DriverTable* table);
 
 /// Warp instructions that this device's kernels have executed so far. Thread-safe.

@@ -49,10 +49,10 @@ struct SharedOperand {
     });
   }
 
-  // Checks every chunk and puts the operand in flight as few intervals: pieces closer than a swizzled row are
-  // one.
+  // Checks every chunk and puts the operand in flight as few intervals: pieces closer than two
+  // swizzled rows are one.
   void begin(Cta& cta, const char* what, const ProgramPoint& point, std::vector<FlightRef>& flights) const {
-    constexpr std::uint32_t kGapBytes = 128;
+    constexpr std::uint32_t kGapBytes = 256;
     std::vector<std::uint32_t> addresses;
     for_each_chunk(
         [&](std::uint32_t address, std::uint32_t, std::uint32_t) { addresses.push_back(address); });

@@ -145,10 +145,10 @@ TransferData decode_transfer(Decoder& d) {
   d.require_converged();
   TransferData data;
   data.packed = d.has("pack::16b") || d.has("unpack::16b");
-  const std::string_view count = d.modifier(3);  // x1 … x128
+  const std::string_view count = d.modifier(4);  // x1 … x128
   std::from_chars(count.data() + 1, count.data() + count.size(), data.repetitions);
   for (const Shape& shape : kShapes) {
-    if (d.modifier(2) != shape.name) continue;
+    if (d.modifier(3) != shape.name) continue;
     data.shape = shape.shape;
     if (data.repetitions > shape.most_repetitions) {
       d.fail(fmt::format(".{} goes up to .x{} with shape .{}", count, shape.most_repetitions, shape.name));

@@ -1,0 +1,501 @@
+// tcgen05 kernels on the simulated device: products of every layout bit for bit, and the checkers, each of
+// which a kernel with one instruction left out must wake on every schedule.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "simulator/driver_table.h"
+#include "simulator/matrix_descriptor.h"
+#include "simulator/mma.h"
+#include "simulator/tensor_memory_shape.h"
+
+using namespace jfa;
+using namespace jfa::simulator;
+
+namespace {
+
+// One CTA of four warps: copies an image into shared memory, puts D (and A, if asked) into tensor memory,
+// multiplies once, and writes tensor memory's first `columns` columns out, [128][columns]. Lines end in marks
+// that tests use to take them away.
+constexpr const char* kProduct = R"(
+.version 9.0
+.target sm_100a
+.address_size 64
+.extern .shared .align 1024 .b8 smem[];
+.visible .entry product(.param .u64 image, .param .u32 image_bytes, .param .u64 out, .param .u64 d_in,
+                        .param .u64 a_in, .param .u64 a_desc, .param .u64 b_desc, .param .u32 idesc,
+                        .param .u32 columns, .param .u32 d_lane)
+{
+  .reg .pred %p<8>;
+  .reg .b32 %r<64>;
+  .reg .b64 %rd<32>;
+  mov.u32 %r1, %tid.x;
+  shr.u32 %r2, %r1, 5;
+  mov.u32 %r3, smem;
+  ld.param.b32 %r4, [columns];
+  ld.param.b64 %rd1, [image];
+  ld.param.b32 %r5, [image_bytes];
+  setp.ne.s32 %p1, %r1, 0;
+  @%p1 bra COPY;
+  mbarrier.init.shared::cta.b64 [%r3], 1;
+COPY:
+  shl.b32 %r6, %r1, 4;
+COPY_NEXT:
+  setp.ge.u32 %p2, %r6, %r5;
+  @%p2 bra COPIED;
+  cvt.u64.u32 %rd2, %r6;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd3];
+  add.s32 %r7, %r3, %r6;
+  st.shared.v4.b32 [%r7+1024], {%r10, %r11, %r12, %r13};
+  add.s32 %r6, %r6, 2048;
+  bra COPY_NEXT;
+COPIED:
+  fence.proxy.async.shared::cta;  // [proxy]
+  setp.ne.s32 %p3, %r2, 0;
+  @%p3 bra ALLOCATED;
+  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3+8], 512;  // [alloc]
+  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
+  tcgen05.fence::before_thread_sync;
+ALLOCATED:
+  bar.sync 0;
+  tcgen05.fence::after_thread_sync;
+  ld.shared.b32 %r8, [%r3+8];
+  shl.b32 %r9, %r2, 21;
+  add.s32 %r9, %r9, %r8;
+
+  // The accumulator's old value, eight columns at a time.
+  ld.param.b64 %rd4, [d_in];
+  setp.eq.s64 %p4, %rd4, 0;
+  @%p4 bra D_READY;
+  mul.lo.s32 %r20, %r1, %r4;
+  mul.wide.u32 %rd5, %r20, 4;
+  add.s64 %rd5, %rd4, %rd5;
+  mov.b32 %r21, 0;
+D_NEXT:
+  ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd5];
+  ld.global.v4.b32 {%r14, %r15, %r16, %r17}, [%rd5+16];
+  add.s32 %r22, %r9, %r21;
+  tcgen05.st.sync.aligned.32x32b.x8.b32 [%r22], {%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17};  // [store d]
+  add.s64 %rd5, %rd5, 32;
+  add.s32 %r21, %r21, 8;
+  setp.lt.s32 %p5, %r21, %r4;
+  @%p5 bra D_NEXT;
+D_READY:
+  // The A operand, eight columns of pairs, behind D at column 256.
+  ld.param.b64 %rd6, [a_in];
+  setp.eq.s64 %p6, %rd6, 0;
+  @%p6 bra A_READY;
+  mul.wide.u32 %rd7, %r1, 32;
+  add.s64 %rd7, %rd6, %rd7;
+  ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd7];
+  ld.global.v4.b32 {%r14, %r15, %r16, %r17}, [%rd7+16];
+  tcgen05.st.sync.aligned.32x32b.x8.b32 [%r9+256], {%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17};
+A_READY:
+  tcgen05.wait::st.sync.aligned;  // [wait st]
+  tcgen05.fence::before_thread_sync;  // [before st]
+  bar.sync 0;
+
+  setp.ne.s32 %p1, %r1, 0;
+  @%p1 bra ISSUED;
+  tcgen05.fence::after_thread_sync;  // [after st]
+  ld.param.b32 %r30, [idesc];
+  ld.param.b32 %r33, [d_lane];
+  shl.b32 %r33, %r33, 16;
+  add.s32 %r8, %r8, %r33;
+  and.b32 %r31, %r3, 262143;
+  add.s32 %r31, %r31, 1024;
+  shr.u32 %r31, %r31, 4;
+  cvt.u64.u32 %rd10, %r31;
+  ld.param.b64 %rd11, [a_desc];
+  add.s64 %rd11, %rd11, %rd10;
+  ld.param.b64 %rd12, [b_desc];
+  add.s64 %rd12, %rd12, %rd10;
+  setp.ne.s64 %p5, %rd4, 0;
+  setp.ne.s64 %p6, %rd6, 0;
+  @%p6 bra FROM_TENSOR;
+  tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, %p5;  // [mma]
+  bra COMMIT;
+FROM_TENSOR:
+  tcgen05.mma.cta_group::1.kind::f16 [%r8], [%r8+256], %rd12, %r30, %p5;
+COMMIT:
+  tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];  // [commit]
+ISSUED:
+  bar.warp.sync -1;
+WAIT:
+  mbarrier.try_wait.parity.shared::cta.b64 %p7, [%r3], 0;  // [wait]
+  @!%p7 bra WAIT;  // [wait]
+  tcgen05.fence::after_thread_sync;  // [after mma]
+
+  ld.param.b64 %rd8, [out];
+  mul.lo.s32 %r20, %r1, %r4;
+  mul.wide.u32 %rd9, %r20, 4;
+  add.s64 %rd9, %rd8, %rd9;
+  mov.b32 %r21, 0;
+OUT_NEXT:
+  add.s32 %r22, %r9, %r21;
+  tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17}, [%r22];  // [ld]
+  tcgen05.wait::ld.sync.aligned;  // [wait ld]
+  st.global.v4.b32 [%rd9], {%r10, %r11, %r12, %r13};
+  st.global.v4.b32 [%rd9+16], {%r14, %r15, %r16, %r17};
+  add.s64 %rd9, %rd9, 32;
+  add.s32 %r21, %r21, 8;
+  setp.lt.s32 %p5, %r21, %r4;
+  @%p5 bra OUT_NEXT;
+  tcgen05.fence::before_thread_sync;
+  bar.sync 0;
+  @%p3 bra DONE;
+  tcgen05.fence::after_thread_sync;
+  ld.shared.b32 %r8, [%r3+8];
+  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 512;  // [dealloc]
+DONE:
+  ret;
+}
+)";
+
+// The text without the lines that end in `mark`, or with another statement in their place.
+std::string edited(std::string text, const std::string& mark, const std::string& replacement = "") {
+  const std::string ending = "  // [" + mark + "]\n";
+  std::size_t at = text.find(ending);
+  REQUIRE(at != std::string::npos);
+  while (at != std::string::npos) {
+    const std::size_t begin = text.rfind('\n', at) + 1;
+    text.replace(begin, at + ending.size() - begin, replacement + "\n");
+    at = text.find(ending);
+  }
+  return text;
+}
+
+class Device {
+ public:
+  explicit Device(const std::string& name) {
+    std::string error;
+    driver_ = open_simulated_driver(name, &error);
+    REQUIRE_MESSAGE(driver_ != nullptr, error);
+    REQUIRE(driver_->cuInit(0) == CUDA_SUCCESS);
+    CUcontext context = nullptr;
+    REQUIRE(driver_->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    REQUIRE(driver_->cuCtxPushCurrent(context) == CUDA_SUCCESS);
+  }
+  ~Device() {
+    driver_->cuCtxPopCurrent(nullptr);
+    driver_->cuDevicePrimaryCtxRelease(0);
+  }
+  template <class T>
+  CUdeviceptr upload(const std::vector<T>& data) {
+    CUdeviceptr address = 0;
+    REQUIRE(driver_->cuMemAlloc(&address, data.size() * sizeof(T)) == CUDA_SUCCESS);
+    REQUIRE(driver_->cuMemcpyHtoD(address, data.data(), data.size() * sizeof(T)) == CUDA_SUCCESS);
+    return address;
+  }
+  template <class T>
+  std::vector<T> download(CUdeviceptr address, std::size_t count) {
+    std::vector<T> data(count);
+    REQUIRE(driver_->cuMemcpyDtoH(data.data(), address, count * sizeof(T)) == CUDA_SUCCESS);
+    return data;
+  }
+  // The error that the run ends with; report() has its text.
+  CUresult run(const std::string& ptx, const char* entry, void** parameters, unsigned int threads,
+               unsigned int shared_bytes) {
+    CUlibrary library = nullptr;
+    CUresult result =
+        driver_->cuLibraryLoadData(&library, ptx.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    if (result != CUDA_SUCCESS) return result;
+    CUkernel kernel = nullptr;
+    REQUIRE(driver_->cuLibraryGetKernel(&kernel, library, entry) == CUDA_SUCCESS);
+    REQUIRE(driver_->cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                          static_cast<int>(shared_bytes), kernel, 0) == CUDA_SUCCESS);
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = threads;
+    config.blockDimY = config.blockDimZ = 1;
+    config.sharedMemBytes = shared_bytes;
+    REQUIRE(driver_->cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel), parameters, nullptr) ==
+            CUDA_SUCCESS);
+    result = driver_->cuStreamSynchronize(nullptr);
+    REQUIRE(driver_->cuLibraryUnload(library) == CUDA_SUCCESS);
+    return result;
+  }
+  std::string report() const { return last_report(driver_); }
+
+ private:
+  const DriverTable* driver_ = nullptr;
+};
+
+const char* const kSchedules[] = {"sim:sm_100a", "sim:sm_100a?schedule=lazy",
+                                  "sim:sm_100a?schedule=random&seed=1"};
+
+// How an operand is stored, as a descriptor relative to the image's start.
+struct Layout {
+  MatrixMajor major = MatrixMajor::kK;
+  std::uint32_t swizzle_bytes = 128;
+};
+
+// Bytes of `rows` x 16 elements, and the descriptor that finds them at `offset`.
+struct Stored {
+  std::uint64_t descriptor = 0;
+  std::uint32_t bytes = 0;
+};
+
+Stored describe_layout(const Layout& layout, std::uint32_t rows, std::uint32_t offset) {
+  const std::uint32_t width = layout.swizzle_bytes;
+  std::uint32_t leading = 16;
+  std::uint32_t stride = 0;
+  std::uint32_t bytes = 0;
+  if (layout.major == MatrixMajor::kK) {
+    stride = width == 0 ? 128 : width * 8;
+    leading = width == 0 ? rows * 16 : 16;
+    bytes = width == 0 ? rows * 32 : rows * width;
+  } else if (width == 0) {
+    stride = 256;  // groups of eight along mn, two of eight along k in each
+    leading = 128;
+    bytes = rows * 32;
+  } else {
+    stride = width * 8;
+    leading = width * 16;
+    const std::uint32_t atom = width / 2;
+    bytes = (rows + atom - 1) / atom * leading;
+  }
+  const std::uint64_t swizzle = width == 0 ? 0 : width == 128 ? 2 : width == 64 ? 4 : 6;
+  Stored stored;
+  stored.descriptor = swizzle << 61 | std::uint64_t{1} << 46 | std::uint64_t{stride >> 4} << 32 |
+                      std::uint64_t{leading >> 4} << 16 | offset >> 4;
+  stored.bytes = bytes;
+  return stored;
+}
+
+struct Case {
+  std::uint32_t m = 128;
+  std::uint32_t n = 64;
+  Layout a = {};
+  Layout b = {};
+  bool accumulate = true;
+  bool a_in_tensor_memory = false;
+  std::uint32_t flags = 0x490;  // bf16 x bf16 -> f32
+  std::uint32_t d_lane = 0;
+};
+
+struct Outcome {
+  CUresult result = CUDA_SUCCESS;
+  std::vector<std::uint32_t> got, want;  // [128][n]
+};
+
+// Runs the case on random operands, beside the scalar definition of the arithmetic.
+Outcome run_case(Device& device, const Case& c, const std::string& ptx) {
+  std::mt19937 random(c.m + c.n);
+  const bool bf16 = (c.flags >> 7 & 1) != 0;
+  const auto element = [&] {
+    const auto bits = static_cast<std::uint32_t>(random());
+    return static_cast<std::uint16_t>(bf16 ? (bits & 0x807f) | (120 + random() % 12) << 7
+                                           : (bits & 0x83ff) | (10 + random() % 8) << 10);
+  };
+  std::vector<std::uint16_t> a(c.m * kMmaK);
+  std::vector<std::uint16_t> b(c.n * kMmaK);
+  for (auto& x : a) x = element();
+  for (auto& x : b) x = element();
+
+  const Stored a_stored = describe_layout(c.a, c.m, 0);
+  const std::uint32_t b_offset = (a_stored.bytes + 1023) / 1024 * 1024;
+  const Stored b_stored = describe_layout(c.b, c.n, b_offset);
+  std::vector<std::uint16_t> image((b_offset + b_stored.bytes + 1023) / 1024 * 512, 0x7fc0);
+  const auto store = [&](const Stored& stored, MatrixMajor major,
+                         const std::vector<std::uint16_t>& elements) {
+    const auto descriptor = decode_matrix_descriptor(stored.descriptor);
+    REQUIRE(descriptor.ok());
+    for (std::uint32_t i = 0; i < elements.size(); ++i) {
+      image[element_address(*descriptor, major, i / kMmaK, i % kMmaK) / 2] = elements[i];
+    }
+  };
+  if (!c.a_in_tensor_memory) store(a_stored, c.a.major, a);
+  store(b_stored, c.b.major, b);
+
+  // Row m of D lies in lane row_lane(m).
+  const auto row_lane = [&](std::uint32_t m) {
+    return c.d_lane + accumulator_place(1, c.m, c.n, m, 0).cell.lane;
+  };
+  Outcome outcome;
+  outcome.want.assign(128 * c.n, 0);
+  for (auto& x : outcome.want) x = std::bit_cast<std::uint32_t>(static_cast<float>(random() % 1000) - 500.0f);
+  const std::vector<std::uint32_t> d_in = outcome.want;
+  std::vector<std::uint16_t> a_in(128 * kMmaK, 0x7fc0);
+  const auto a_type = static_cast<MmaElement>(bf16 ? 1 : 0);
+  const bool negate_a = (c.flags >> 13 & 1) != 0;
+  for (std::uint32_t m = 0; m < c.m; ++m) {
+    std::vector<std::uint16_t> row(a.begin() + m * kMmaK, a.begin() + (m + 1) * kMmaK);
+    std::copy(row.begin(), row.end(), a_in.begin() + row_lane(m) * kMmaK);
+    for (auto& x : row) x = negate_a ? x ^ 0x8000 : x;
+    for (std::uint32_t n = 0; n < c.n; ++n) {
+      std::uint32_t& d = outcome.want[row_lane(m) * c.n + n];
+      d = dot_accumulate_f32(a_type, a_type, row.data(), &b[n * kMmaK], c.accumulate ? d : 0);
+    }
+  }
+
+  CUdeviceptr image_address = device.upload(image);
+  auto image_bytes = static_cast<std::uint32_t>(image.size() * 2);
+  CUdeviceptr out = device.upload(std::vector<std::uint32_t>(128 * c.n, 0));
+  CUdeviceptr d_address = c.accumulate ? device.upload(d_in) : 0;
+  CUdeviceptr a_address = c.a_in_tensor_memory ? device.upload(a_in) : 0;
+  std::uint64_t a_descriptor = a_stored.descriptor;
+  std::uint64_t b_descriptor = b_stored.descriptor;
+  std::uint32_t idesc = c.flags | static_cast<std::uint32_t>(c.a.major) << 15 |
+                        static_cast<std::uint32_t>(c.b.major) << 16 | (c.n >> 3) << 17 | (c.m >> 4) << 24;
+  std::uint32_t columns = c.n;
+  std::uint32_t d_lane = c.d_lane;
+  void* parameters[] = {&image_address, &image_bytes,  &out,   &d_address, &a_address,
+                        &a_descriptor,  &b_descriptor, &idesc, &columns,   &d_lane};
+  outcome.result = device.run(ptx, "product", parameters, 128, 1024 + image_bytes);
+  outcome.got = device.download<std::uint32_t>(out, 128 * c.n);
+  return outcome;
+}
+
+void check_case(Device& device, const Case& c, const std::string& ptx = kProduct) {
+  CAPTURE(c.m);
+  CAPTURE(c.n);
+  CAPTURE(c.a.swizzle_bytes);
+  CAPTURE(c.b.swizzle_bytes);
+  CAPTURE(static_cast<int>(c.a.major));
+  CAPTURE(static_cast<int>(c.b.major));
+  const Outcome outcome = run_case(device, c, ptx);
+  REQUIRE_MESSAGE(outcome.result == CUDA_SUCCESS, device.report());
+  CHECK(outcome.got == outcome.want);
+}
+
+// The edited kernel must fail on every schedule, with `part` in its report.
+void check_caught(const std::string& ptx, const char* part, const Case& c = {}) {
+  for (const char* schedule : kSchedules) {
+    CAPTURE(std::string(schedule));
+    Device device(schedule);
+    const Outcome outcome = run_case(device, c, ptx);
+    CHECK(outcome.result != CUDA_SUCCESS);
+    const std::string report = device.report();
+    const bool found = report.find(part) != std::string::npos;
+    CHECK_MESSAGE(found, report);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a product of every operand layout, bit for bit") {
+  Device device("sim:sm_100a");
+  for (const MatrixMajor major : {MatrixMajor::kK, MatrixMajor::kMN}) {
+    for (const std::uint32_t swizzle : {0u, 32u, 64u, 128u}) {
+      check_case(device, {.a = {major, swizzle}});
+      check_case(device, {.b = {major, swizzle}});
+    }
+  }
+}
+
+TEST_CASE("a product of every shape, on every schedule") {
+  for (const char* schedule : kSchedules) {
+    CAPTURE(std::string(schedule));
+    Device device(schedule);
+    check_case(device, {.m = 128, .n = 8});
+    check_case(device, {.m = 128, .n = 256});
+    check_case(device, {.m = 128, .n = 40, .accumulate = true, .flags = 0x010});  // f16
+    check_case(device, {.m = 128, .n = 64, .flags = 0x490 | 1 << 13});            // -A
+    check_case(device, {.m = 64, .n = 32});
+    check_case(device, {.m = 64, .n = 32, .d_lane = 16});
+    check_case(device, {.m = 128, .n = 128, .a_in_tensor_memory = true});
+    check_case(device, {.m = 64, .n = 64, .a_in_tensor_memory = true, .d_lane = 16});
+  }
+}
+
+TEST_CASE("D = A * B ignores what tensor memory held") {
+  Device device("sim:sm_100a");
+  // Nothing was stored to D: its 128 lanes are the product alone.
+  check_case(device, {.m = 128, .n = 64, .accumulate = false});
+  check_case(device, {.m = 128, .n = 64, .accumulate = false, .a_in_tensor_memory = true});
+}
+
+TEST_CASE("disable-output-lane and scale-input-d") {
+  Device device("sim:sm_100a");
+  const std::string masked = edited(
+      kProduct, "mma",
+      "mov.b32 %r40, 0x0000ffff; mov.b32 %r41, 0; mov.b32 %r42, 0xffffffff; mov.b32 %r43, 0x80000000;\n"
+      "tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, {%r40, %r41, %r42, %r43}, %p5;");
+  const Case c;
+  const Outcome plain = run_case(device, c, kProduct);
+  const Outcome some = run_case(device, c, masked);
+  REQUIRE_MESSAGE(some.result == CUDA_SUCCESS, device.report());
+  std::mt19937 random(c.m + c.n);
+  for (std::uint32_t lane = 0; lane < 128; ++lane) {
+    const bool disabled = lane < 16 || (lane >= 64 && lane < 96) || lane == 127;
+    for (std::uint32_t n = 0; n < c.n; ++n) {
+      CHECK((some.got[lane * c.n + n] == plain.got[lane * c.n + n]) != disabled);
+    }
+  }
+
+  // With D * 2^-3: the difference to the plain product is 7/8 of D, exact here up to the last rounding.
+  const std::string scaled =
+      edited(kProduct, "mma", "tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, %p5, 3;");
+  const Outcome result = run_case(device, c, scaled);
+  REQUIRE_MESSAGE(result.result == CUDA_SUCCESS, device.report());
+  const Outcome alone = run_case(device, {.accumulate = false}, kProduct);
+  for (std::size_t i = 0; i < result.got.size(); ++i) {
+    const float product = std::bit_cast<float>(alone.got[i]);
+    const float with_all = std::bit_cast<float>(plain.got[i]);
+    const float with_eighth = std::bit_cast<float>(result.got[i]);
+    CHECK(with_eighth == doctest::Approx(product + (with_all - product) / 8).epsilon(1e-4).scale(10));
+  }
+}
+
+TEST_CASE("what the checkers must catch on every schedule") {
+  const std::string product = kProduct;
+  check_caught(edited(product, "wait"), "tcgen05.ld");
+  check_caught(edited(product, "after mma"), "tcgen05.fence::after_thread_sync");
+  check_caught(edited(product, "after st"), "tcgen05.fence::after_thread_sync");
+  check_caught(edited(product, "before st"), "tcgen05.fence::before_thread_sync");
+  check_caught(edited(product, "wait st"), "while tcgen05.st is still in flight");
+  check_caught(edited(product, "store d"), "nothing has written since its allocation");
+  check_caught(edited(product, "proxy"), "fence.proxy.async");
+  check_caught(edited(product, "dealloc"), "without tcgen05.dealloc");
+  check_caught(edited(product, "commit"), "");  // a deadlock: nobody arrives
+  check_caught(edited(product, "wait ld"), "while tcgen05.ld is still in flight");  // found at dealloc
+  check_caught(edited(product, "ld",
+                      "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r10, %r11, %r12, %r13, %r14, %r15, "
+                      "%r16, %r17}, [%r8];"),
+               "may touch lanes");
+  check_caught(
+      edited(product, "alloc", "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3+8], 32;"),
+      "not allocated by this CTA");
+  check_caught(edited(product, "mma",
+                      "tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, %p5;\n"
+                      "tcgen05.mma.cta_group::1.kind::f16 [%r8+8], %rd11, %rd12, %r30, %p5;"),
+               "while tcgen05.mma is still in flight");  // another accumulator, overlapping
+  check_caught(product, "M = 32", {.m = 32});
+  check_caught(edited(product, "commit",
+                      "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [%r3];"),
+               "cta_group::2");
+}
+
+TEST_CASE("an mma's source may not change before its commit is observed") {
+  const std::string product = kProduct;
+  check_caught(edited(product, "commit",
+                      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];\n"
+                      "st.shared.b32 [%r3+1024], %r30;"),
+               "the source of an asynchronous operation in flight");
+}
+
+TEST_CASE("tcgen05 instructions that are not modelled are refused when the image is loaded") {
+  Device device("sim:sm_100a");
+  const auto refused = [&](const std::string& statement) {
+    void* none[] = {nullptr};
+    const CUresult result = device.run(edited(kProduct, "mma", statement), "product", none, 128, 1024);
+    CHECK(result == CUDA_ERROR_INVALID_PTX);
+    const std::string report = device.report();
+    const bool named = report.find(statement.substr(0, statement.find(' '))) != std::string::npos;
+    CHECK_MESSAGE(named, report);
+  };
+  refused("tcgen05.mma.cta_group::1.kind::tf32 [%r8], %rd11, %rd12, %r30, %p5;");
+  refused("tcgen05.mma.cta_group::1.kind::f16.ashift [%r8], [%r8], %rd12, %r30, %p5;");
+  refused("tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, %p5, 16;");
+  refused("tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, {%r1, %r2}, %p5;");
+  refused("tcgen05.ld.sync.aligned.16x256b.x64.b32 {%r1}, [%r8];");
+  refused("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1}, [%r8];");
+  refused("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r8], 16;");
+}
