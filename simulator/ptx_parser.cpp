@@ -196,8 +196,10 @@ class Parser {
   }
 
   std::string number_word() {
-    std::string word = cursor_.accept('-') ? "-" : "";
-    return word += cursor_.word();
+    std::string word;
+    if (cursor_.accept('-')) word.push_back('-');
+    word.append(cursor_.word());
+    return word;
   }
 
   // --- functions

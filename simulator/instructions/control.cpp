@@ -33,13 +33,10 @@ void register_control(InstructionTable& t) {
     d.emit(sleep);
   });
   t.add("setmaxnreg.(inc|dec).sync.aligned.u32", decode_setmaxnreg);
-  // One grid at a time: what came before has finished.
-  t.add("griddepcontrol.(wait|launch_dependents)", [](Decoder& d) { d.emit(nothing); });
   t.add("pmevent.mask?", [](Decoder& d) {
     d.immediate(0);
     d.emit(nothing);
   });
-  t.add_hint("prefetch.tensormap");
   t.add_hint("prefetch.(const|param|param::entry).tensormap");
   t.add_hint("prefetch.global?.(L1|L2|L2::evict_last|L2::evict_normal)");
   t.add_hint("prefetchu.L1");
