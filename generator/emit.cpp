@@ -31,20 +31,23 @@ std::string configuration_block(const KernelPlan& plan) {
       name(spec), to_string(spec.target), spec.dtype == DType::bf16 ? "bf16" : "fp16", spec.padded_dim,
       spec.groups, spec.broadcast_q);
   if (spec.window) text += fmt::format("constexpr int kWindow = {};  // |i - j| <= kWindow\n", *spec.window);
-  text += fmt::format(
-      "constexpr int kQueryStages = {};\n"
-      "constexpr int kKeyValueStages = {};\n"
-      "constexpr int kBoxDim = {};  // columns of a tensor-map box\n"
-      "constexpr int kBoxes = {};  // boxes a row\n"
-      "constexpr int kSwizzleBytes = {};\n"
-      "constexpr int kSharedBytes = {};  // dynamic shared memory of the main entry\n"
-      "{}"
-      "}}  // namespace jfa::kernel::config\n",
-      plan.query_stages, plan.key_value_stages, plan.operand.box_dim, plan.operand.boxes,
-      plan.operand.swizzle_bytes, plan.main.shared_bytes,
-      plan.tensor_memory_columns == 0
-          ? ""
-          : fmt::format("constexpr int kTensorMemoryColumns = {};\n", plan.tensor_memory_columns));
+  const auto define = [&](std::string_view constant, int value, std::string_view comment = "") {
+    text +=
+        fmt::format("constexpr int {} = {};{}{}\n", constant, value, comment.empty() ? "" : "  // ", comment);
+  };
+  if (plan.backward) {
+    define("kStreamedStages", plan.backward->streamed_stages);
+    define("kSharedBytes", plan.backward->keys.shared_bytes, "dynamic shared memory of each gradient entry");
+  } else {
+    define("kQueryStages", plan.query_stages);
+    define("kKeyValueStages", plan.key_value_stages);
+    define("kSharedBytes", plan.main.shared_bytes, "dynamic shared memory of the main entry");
+  }
+  define("kBoxDim", plan.operand.box_dim, "columns of a tensor-map box");
+  define("kBoxes", plan.operand.boxes, "boxes a row");
+  define("kSwizzleBytes", plan.operand.swizzle_bytes);
+  if (plan.tensor_memory_columns != 0) define("kTensorMemoryColumns", plan.tensor_memory_columns);
+  text += "}  // namespace jfa::kernel::config\n";
   return text;
 }
 
@@ -55,7 +58,7 @@ KernelSource emit(const KernelPlan& plan) {
   source.name = name(plan.spec);
   source.target = to_string(plan.spec.target);
   source.options = {"--std=c++20", "--generate-line-info"};
-  source.entries = {plan.prepare.name, plan.main.name, plan.merge.name};
+  for (const EntryPlan* entry : entries_of(plan)) source.entries.push_back(entry->name);
   source.text = configuration_block(plan);
   for (std::string_view path : plan.fragments) {
     source.text += fmt::format("\n// ---- {}\n", path);

@@ -16,6 +16,8 @@ constexpr int kSharedLimitBytes = 232448;
 // Tiles start at multiples of the widest swizzle's repeat, wherever dynamic shared memory starts.
 constexpr int kTileAlignmentBytes = 1024;
 constexpr int kElementBytes = 2;
+// LSE and delta of a streamed query.
+constexpr int kQueryStatsBytes = 8;
 // More key/value tiles in flight hide nothing.
 constexpr int kMostKeyValueStages = 8;
 
@@ -47,28 +49,54 @@ void plan_shared_memory(KernelPlan& plan, int control_bytes) {
   plan.main.shared_bytes = fixed + plan.key_value_stages * key_bytes;
 }
 
-std::vector<std::string_view> common_fragments(const KernelSpec& spec,
-                                               std::vector<std::string_view> target_ptx,
-                                               std::string_view descriptors) {
-  std::vector<std::string_view> fragments{"attention/parameters.h", "ptx/thread.cuh", "ptx/mbarrier.cuh",
-                                          "ptx/bulk_tensor.cuh"};
-  fragments.insert(fragments.end(), target_ptx.begin(), target_ptx.end());
-  for (std::string_view fragment : {
-           std::string_view("attention/operand.cuh"),
-           std::string_view(spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh"),
-           std::string_view("attention/offsets.cuh"),
-           std::string_view("attention/work_list.cuh"),
-           std::string_view("attention/prepare.cu"),
-           std::string_view("attention/work_queue.cuh"),
-           std::string_view("attention/pipeline.cuh"),
-           std::string_view("attention/softmax.cuh"),
-           std::string_view("attention/partial.cuh"),
-           std::string_view("attention/merge.cu"),
-           descriptors,
-           std::string_view("attention/matrix_descriptor.cuh"),
-       }) {
-    fragments.push_back(fragment);
-  }
+void plan_backward_shared_memory(KernelPlan& plan, int control_bytes) {
+  constexpr int kStationaryStages = 2;
+  BackwardPlan& backward = *plan.backward;
+  const int row_bytes = plan.spec.padded_dim * kElementBytes;
+  const int fixed = kTileAlignmentBytes + control_bytes + kStationaryStages * 2 * plan.key_tile * row_bytes;
+  const int pair_bytes = backward.streamed_tile * (2 * row_bytes + kQueryStatsBytes);
+  backward.streamed_stages = std::min(kMostKeyValueStages, (kSharedLimitBytes - fixed) / pair_bytes);
+  backward.keys.shared_bytes = backward.queries.shared_bytes = fixed + backward.streamed_stages * pair_bytes;
+}
+
+namespace {
+
+using Fragments = std::vector<std::string_view>;
+
+Fragments concatenate(std::initializer_list<Fragments> lists) {
+  Fragments all;
+  for (const Fragments& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+// What every entry needs: wrappers, tiles, intervals, offsets, work order and queue.
+Fragments shared_fragments(const KernelSpec& spec, Fragments parameters, Fragments target_ptx) {
+  return concatenate({std::move(parameters),
+                      {"ptx/thread.cuh", "ptx/mbarrier.cuh", "ptx/bulk_tensor.cuh"},
+                      std::move(target_ptx),
+                      {"attention/operand.cuh",
+                       spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh",
+                       "attention/offsets.cuh", "attention/work_list.cuh", "attention/work_queue.cuh",
+                       "attention/softmax.cuh"}});
+}
+
+}  // namespace
+
+std::vector<std::string_view> forward_fragments(const KernelSpec& spec, Fragments target_ptx,
+                                                std::string_view descriptors) {
+  return concatenate({shared_fragments(spec, {"attention/parameters.h"}, std::move(target_ptx)),
+                      {"attention/prepare.cu", "attention/pipeline.cuh", "attention/partial.cuh",
+                       "attention/merge.cu", descriptors, "attention/matrix_descriptor.cuh"}});
+}
+
+std::vector<std::string_view> backward_fragments(const KernelSpec& spec, Fragments target_ptx,
+                                                 std::string_view descriptors) {
+  Fragments fragments =
+      concatenate({shared_fragments(spec, {"attention/parameters.h", "attention/backward_parameters.h"},
+                                    std::move(target_ptx)),
+                   {"attention/element.cuh", "attention/prepare_backward.cu", "attention/delta.cu",
+                    "attention/backward_pipeline.cuh", descriptors, "attention/matrix_descriptor.cuh"}});
+  if (spec.broadcast_q) fragments.push_back("attention/sum_query_grad.cu");
   return fragments;
 }
 
@@ -106,6 +134,14 @@ WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape) 
   return map;
 }
 
+std::vector<const EntryPlan*> entries_of(const KernelPlan& plan) {
+  if (!plan.backward) return {&plan.prepare, &plan.main, &plan.merge};
+  const BackwardPlan& backward = *plan.backward;
+  std::vector<const EntryPlan*> entries{&plan.prepare, &backward.delta, &backward.keys, &backward.queries};
+  if (plan.spec.broadcast_q) entries.push_back(&backward.sum);
+  return entries;
+}
+
 std::string describe(const KernelPlan& plan) {
   const KernelSpec& spec = plan.spec;
   auto entry = [](const EntryPlan& entry) {
@@ -116,9 +152,11 @@ std::string describe(const KernelPlan& plan) {
         {"grid", entry.grid == EntryPlan::Grid::kOneCta ? "one CTA" : "persistent"},
     };
   };
+  nlohmann::ordered_json entries;
+  for (const EntryPlan* planned : entries_of(plan)) entries.push_back(entry(*planned));
   nlohmann::ordered_json json{
       {"name", name(spec)},
-      {"pass", "forward"},
+      {"pass", spec.pass == Pass::forward ? "forward" : "backward"},
       {"dtype", spec.dtype == DType::bf16 ? "bf16" : "fp16"},
       {"padded_dim", spec.padded_dim},
       {"window", spec.window ? nlohmann::ordered_json(*spec.window) : nlohmann::ordered_json()},
@@ -133,7 +171,7 @@ std::string describe(const KernelPlan& plan) {
       {"swizzle_bytes", plan.operand.swizzle_bytes},
       {"output_box_rows", plan.output_box_rows},
       {"tensor_memory_columns", plan.tensor_memory_columns},
-      {"entries", {entry(plan.prepare), entry(plan.main), entry(plan.merge)}},
+      {"entries", entries},
   };
   return json.dump(2);
 }

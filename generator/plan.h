@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "generator/spec.h"
@@ -25,6 +27,16 @@ struct OperandPlan {
   int boxes = 2;            // padded_dim / box_dim
 };
 
+/// The entries of a backward beside prepare, in the order of their launch.
+struct BackwardPlan {
+  int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, and of every box
+  int streamed_stages = 2;
+  EntryPlan delta;
+  EntryPlan keys;     // gradients of keys and values
+  EntryPlan queries;  // gradient of queries
+  EntryPlan sum;      // with broadcast_q: sums the parts of the query gradient
+};
+
 struct KernelPlan {
   KernelSpec spec;
   int query_tile = 128;  // rows
@@ -37,6 +49,7 @@ struct KernelPlan {
   EntryPlan prepare;
   EntryPlan main;
   EntryPlan merge;                          // launched only if WorkspaceMap::part_capacity is not 0
+  std::optional<BackwardPlan> backward;     // of a backward; main and merge are then empty
   std::vector<std::string_view> fragments;  // templates in the order in which they are emitted
 };
 
@@ -63,6 +76,9 @@ struct WorkspaceMap {
 };
 
 WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape);
+
+/// All entries of the emitted source, in the order of their launch.
+std::vector<const EntryPlan*> entries_of(const KernelPlan& plan);
 
 /// The plan as JSON, for `jfa emit --format plan`.
 std::string describe(const KernelPlan& plan);

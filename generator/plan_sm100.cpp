@@ -14,7 +14,7 @@ KernelPlan plan_sm100(const KernelSpec& spec) {
   plan.main = {"jfa_forward", 256, 0, EntryPlan::Grid::kPersistent};
   plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kPersistent};
   plan_shared_memory(plan, 2048);
-  plan.fragments = common_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
+  plan.fragments = forward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
   plan.fragments.push_back("sm100/forward.cu");
   return plan;
 }

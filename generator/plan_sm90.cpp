@@ -20,9 +20,27 @@ std::string_view value_product(int padded_dim) {
   }
 }
 
-}  // namespace
+KernelPlan plan_backward(const KernelSpec& spec) {
+  KernelPlan plan;
+  plan.spec = spec;
+  plan.operand = plan_operand(spec.padded_dim);
+  BackwardPlan& backward = plan.backward.emplace();
+  plan.output_box_rows = backward.streamed_tile;
+  plan.prepare = {"jfa_prepare_backward", 1024, 0, EntryPlan::Grid::kOneCta};
+  backward.delta = {"jfa_delta", 256, 0, EntryPlan::Grid::kPersistent};
+  backward.keys = {"jfa_backward_keys", 384, 0, EntryPlan::Grid::kPersistent};
+  backward.queries = {"jfa_backward_queries", 384, 0, EntryPlan::Grid::kPersistent};
+  backward.sum = {"jfa_sum_query_grad", 256, 0, EntryPlan::Grid::kPersistent};
+  plan_backward_shared_memory(plan, 512);
+  plan.fragments =
+      backward_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n64.cuh", value_product(spec.padded_dim)},
+                         "sm90/descriptors.cuh");
+  plan.fragments.insert(plan.fragments.end(),
+                        {"sm90/fragment.cuh", "sm90/backward_keys.cu", "sm90/backward_queries.cu"});
+  return plan;
+}
 
-KernelPlan plan_sm90(const KernelSpec& spec) {
+KernelPlan plan_forward(const KernelSpec& spec) {
   KernelPlan plan;
   plan.spec = spec;
   plan.operand = plan_operand(spec.padded_dim);
@@ -32,11 +50,17 @@ KernelPlan plan_sm90(const KernelSpec& spec) {
   plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kPersistent};
   plan_shared_memory(plan, 2048);
   plan.fragments =
-      common_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n128.cuh", value_product(spec.padded_dim)},
-                       "sm90/descriptors.cuh");
+      forward_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n128.cuh", value_product(spec.padded_dim)},
+                        "sm90/descriptors.cuh");
   plan.fragments.insert(plan.fragments.end(),
                         {"sm90/fragment.cuh", "sm90/softmax_fragment.cuh", "sm90/forward.cu"});
   return plan;
+}
+
+}  // namespace
+
+KernelPlan plan_sm90(const KernelSpec& spec) {
+  return spec.pass == Pass::forward ? plan_forward(spec) : plan_backward(spec);
 }
 
 }  // namespace jfa

@@ -81,6 +81,10 @@ Result<KernelSpec> specialize(const Configuration& configuration) {
   Result<Target> target = parse_target(configuration.target);
   if (!target) return target.status();
   spec.target = *target;
+  if (spec.pass == Pass::backward && spec.target != Target::sm_90a) {
+    return Status::unsupported(
+        fmt::format("pass backward has no kernel for target {} yet", configuration.target));
+  }
   return spec;
 }
 
@@ -96,7 +100,7 @@ Configuration configuration_of(const AttentionCall& call, std::string_view targe
 }
 
 std::string name(const KernelSpec& spec) {
-  std::string text = fmt::format("{}-{}-d{}", spec.pass == Pass::forward ? "forward" : "?",
+  std::string text = fmt::format("{}-{}-d{}", spec.pass == Pass::forward ? "forward" : "backward",
                                  spec.dtype == DType::bf16 ? "bf16" : "fp16", spec.padded_dim);
   if (spec.window) text += fmt::format("-w{}", *spec.window);
   if (spec.broadcast_q) text += "-pma";

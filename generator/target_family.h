@@ -19,11 +19,19 @@ OperandPlan plan_operand(int padded_dim);
 /// key/value tiles as fit beside `control_bytes` of barriers.
 void plan_shared_memory(KernelPlan& plan, int control_bytes);
 
-/// The templates up to the target's own: parameters, PTX wrappers, prepare and merge entries, work queue,
-/// loading side.
-/// target_ptx: the target's PTX wrappers; descriptors: its matrix-descriptor mode.
-std::vector<std::string_view> common_fragments(const KernelSpec& spec,
-                                               std::vector<std::string_view> target_ptx,
-                                               std::string_view descriptors);
+/// The templates of a forward up to the target's own: parameters, PTX wrappers, prepare and merge entries,
+/// work queue, loading side. target_ptx: the target's PTX wrappers; descriptors: its matrix-descriptor mode.
+std::vector<std::string_view> forward_fragments(const KernelSpec& spec,
+                                                std::vector<std::string_view> target_ptx,
+                                                std::string_view descriptors);
+
+/// The same of a backward, with its sum entry if a query is shared.
+std::vector<std::string_view> backward_fragments(const KernelSpec& spec,
+                                                 std::vector<std::string_view> target_ptx,
+                                                 std::string_view descriptors);
+
+/// The stages and shared bytes of a backward's entries: two pairs of stationary tiles, and as many streamed
+/// pairs as fit beside `control_bytes` of barriers.
+void plan_backward_shared_memory(KernelPlan& plan, int control_bytes);
 
 }  // namespace jfa

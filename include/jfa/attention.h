@@ -19,7 +19,7 @@ namespace jfa {
 
 enum class DType : std::uint8_t { bf16, fp16 };
 enum class OffsetType : std::uint8_t { int32, int64 };
-enum class Pass : std::uint8_t { forward };
+enum class Pass : std::uint8_t { forward, backward };
 
 /// A device tensor [rows, heads, head_dim] whose innermost stride is 1.
 /// address: 16-byte aligned device address. Strides are in elements and multiples of 8 (16 bytes), in any

@@ -1,16 +1,17 @@
-// Which keys a query row sees, without a window: all of its sequence.
+// Which rows of the other side a row sees, a query or a key alike: without a window all of its sequence.
 namespace jfa::kernel {
 
 struct Interval {
   i32 begin, end;  // [begin, end)
 };
 
-// Keys that some row of a tile sees: positions within the sequence.
-__device__ inline Interval tile_interval(i32 /*query_position*/, i32 /*rows*/, i32 key_length) {
-  return {0, key_length};
+// What some row of a tile sees of the other side: positions within the sequence.
+__device__ inline Interval tile_interval(i32 /*position*/, i32 /*rows*/, i32 other_rows) {
+  return {0, other_rows};
 }
 
-// Keys that row `row` of the tile sees, counted from the tile's first key.
-__device__ inline Interval row_interval(const QueryTile& tile, i32 /*row*/) { return {0, tile.key_count}; }
+// What the row at `offset`, its position less that of the first row on the other side, sees of `count` rows
+// there.
+__device__ inline Interval visible(i32 /*offset*/, i32 count) { return {0, count}; }
 
 }  // namespace jfa::kernel

@@ -42,7 +42,10 @@ struct WorkspaceHeader {
   i64 bad_offset_value;  // the value found there
   u32 next_item;         // queue of (tile, head) items
   i32 split_count;       // query tiles that the merge entry finishes
-  u32 reserved[24];
+  i32 key_tile_count;    // backward: tiles of the key-stationary entry
+  u32 next_key_item;     // backward: queue of (key tile, key head) items
+  i32 query_run_count;   // backward: runs of the query-stationary entry; next_item is their queue
+  u32 reserved[21];
 };
 static_assert(sizeof(WorkspaceHeader) == 128);
 
@@ -96,7 +99,7 @@ struct MergeArguments {
 
 // A launch with few items cuts long key ranges into about so many parts, of at least so many key tiles, so
 // that every multiprocessor has work.
-constexpr i32 kSplitParts = 512;
-constexpr i32 kLeastPartTiles = 4;
+inline constexpr i32 kSplitParts = 512;
+inline constexpr i32 kLeastPartTiles = 4;
 
 }  // namespace jfa::kernel

@@ -233,7 +233,7 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
     const int count = tiles_of(tile.key_count);
-    const Interval keys = row_interval(tile, row);
+    const Interval keys = visible(tile.query_position + row - tile.key_position, tile.key_count);
     RowState state;
     for (int j = 0; j < count; ++j) {
       scores.wait_full(control.score_full);

@@ -76,7 +76,8 @@ __device__ inline void attend(const Shared<Control>& shared, const QueryTile& ti
                               float (&output)[kOutputRegisters], RowState (&rows)[2]) {
   Pipeline& pipeline = shared.control->pipeline;
   const int row = share.first_row + fragment_first_row();
-  const Interval interval[2] = {row_interval(tile, row), row_interval(tile, row + 8)};
+  const Interval interval[2] = {visible(tile.query_position + row - tile.key_position, tile.key_count),
+                                visible(tile.query_position + row + 8 - tile.key_position, tile.key_count)};
   auto keys_of = [&](int j, Interval(&keys)[2]) {
     for (int r = 0; r < 2; ++r)
       keys[r] = {interval[r].begin - j * kTileRows, interval[r].end - j * kTileRows};

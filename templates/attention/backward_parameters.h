@@ -1,0 +1,81 @@
+// What the host hands to the entries of a backward, beyond parameters.h; the same rules hold.
+#pragma once
+
+namespace jfa::kernel {
+
+// Rows of one key tile and the queries that see them.
+struct alignas(16) KeyTile {
+  i32 key_row;         // first row in the key tensor
+  i32 rows;            // 1 … tile rows
+  i32 key_position;    // index of the first row within its sequence
+  i32 query_row;       // first query that sees any row, in the query tensor
+  i32 output_row;      // the same query in the output, LSE and delta tensors
+  i32 query_position;  // the same query's index within its sequence
+  i32 query_count;     // queries from there that see some row of the tile; may be 0
+  i32 reserved;
+};
+
+// Query tiles that share their query rows: one, or with broadcast_q the tile of every sequence of a part.
+struct alignas(16) QueryRun {
+  i32 first_tile;  // of the query tiles
+  i32 tile_step;
+  i32 tiles;
+  i32 part;  // negative: the gradient is complete; else it is one of the parts that are summed in order
+};
+
+struct BackwardPrepareArguments {
+  PrepareArguments common;
+  KeyTile* key_tiles;
+  QueryRun* query_runs;
+  i32 query_parts;  // with broadcast_q: parts of the batch
+  i32 reserved[3];
+};
+
+struct DeltaArguments {
+  const void* output;       // [output_rows, query_heads, head_dim], 16-bit elements; strides in elements
+  const void* output_grad;  // the same shape
+  void*
+      packed_output_grad;  // [output_rows, query_heads, head_dim] packed, or null: output_grad is fit for TMA
+  const float* lse_grad;   // [query_heads, output_rows] or null
+  float* delta;            // [query_heads, output_rows]
+  i64 output_row_stride;
+  i64 output_head_stride;
+  i64 output_grad_row_stride;
+  i64 output_grad_head_stride;
+  i64 output_grad_dim_stride;
+  i32 query_heads;
+  i32 output_rows;
+  i32 head_dim;
+  i32 reserved;
+};
+
+struct BackwardArguments {
+  WorkspaceHeader* header;
+  const KeyTile* key_tiles;
+  const QueryTile* query_tiles;
+  const QueryRun* query_runs;
+  const float* lse;           // [query_heads, output_rows], natural logarithm
+  const float* delta;         // [query_heads, output_rows]
+  float* partial_query_grad;  // [part, query_heads, partial_rows, padded_dim], with broadcast_q
+  float scale;
+  float scale_log2;  // scale * log2(e)
+  i32 query_heads;
+  i32 output_rows;
+  i32 partial_rows;  // query rows rounded up to whole tiles
+  i32 reserved;
+};
+
+struct SumArguments {
+  const float* partial_query_grad;
+  void* query_grad;  // [query_rows, query_heads, head_dim], 16-bit elements; strides in elements
+  i64 row_stride;
+  i64 head_stride;
+  i32 parts;
+  i32 query_heads;
+  i32 query_rows;
+  i32 partial_rows;
+  i32 head_dim;
+  i32 reserved;
+};
+
+}  // namespace jfa::kernel

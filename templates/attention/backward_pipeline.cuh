@@ -1,0 +1,94 @@
+// A backward's tiles in flight. One side is stationary, a pair of tiles of kTileRows rows per item; pairs of
+// tiles of the other side, kStreamedRows rows each, stream past it. The gradient of the stationary side
+// leaves through its own tiles, which nobody reads any more.
+namespace jfa::kernel {
+
+constexpr int kStreamedRows = 64;
+constexpr int kStationaryStages = 2;
+constexpr int kStreamedStages = config::kStreamedStages;
+constexpr u32 kStationaryBytes = 2 * tile_bytes(kTileRows);
+constexpr u32 kStreamedBytes = 2 * tile_bytes(kStreamedRows);
+
+template <class Tile>
+struct BackwardPipeline {
+  ItemQueue<Tile> queue;
+  u64 stationary_full[kStationaryStages];
+  u64 stationary_empty[kStationaryStages];
+  u64 streamed_full[kStreamedStages];
+  u64 streamed_empty[kStreamedStages];
+};
+
+// streamed_fillers: arrivals beside the loading thread's that make a streamed pair complete.
+template <class Tile>
+__device__ inline void init_pipeline(BackwardPipeline<Tile>& pipeline, u32 item_consumers, u32 tile_consumers,
+                                     u32 streamed_fillers) {
+  init_item_queue(pipeline.queue, item_consumers);
+  for (int i = 0; i < kStationaryStages; ++i) {
+    mbarrier_init(&pipeline.stationary_full[i], 1);
+    mbarrier_init(&pipeline.stationary_empty[i], tile_consumers);
+  }
+  for (int i = 0; i < kStreamedStages; ++i) {
+    mbarrier_init(&pipeline.streamed_full[i], 1 + streamed_fillers);
+    mbarrier_init(&pipeline.streamed_empty[i], tile_consumers);
+  }
+}
+
+template <class Control>
+struct BackwardShared {
+  u32 stationary, streamed;  // shared addresses of the first pairs
+  Control* control;
+
+  // Pairs are (key, value) or (query, output gradient).
+  __device__ inline u32 stationary_tile(int stage, int which) const {
+    return stationary + stage * kStationaryBytes + which * tile_bytes(kTileRows);
+  }
+  __device__ inline u32 streamed_tile(int stage, int which) const {
+    return streamed + stage * kStreamedBytes + which * tile_bytes(kStreamedRows);
+  }
+};
+
+template <class Control>
+__device__ inline BackwardShared<Control> carve_backward(unsigned char* bytes) {
+  constexpr u32 kAlignment = 1024;  // the repeat of the widest swizzle
+  constexpr u32 kAllTilesBytes = kStationaryStages * kStationaryBytes + kStreamedStages * kStreamedBytes;
+  static_assert(kAlignment + kAllTilesBytes + sizeof(Control) <= config::kSharedBytes);
+  const u32 start = shared_address(bytes);
+  const u32 tiles = (start + kAlignment - 1) / kAlignment * kAlignment;
+  BackwardShared<Control> shared;
+  shared.stationary = tiles;
+  shared.streamed = tiles + kStationaryStages * kStationaryBytes;
+  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
+  return shared;
+}
+
+// What the loading thread fetches of two tensors that go together.
+struct PairSource {
+  const TensorMap* map[2];
+  i32 row[2];
+};
+
+template <int kRows>
+__device__ inline void load_pair(u32 first_tile, const PairSource& source, int head, int rows, u64* full) {
+  mbarrier_arrive_expect_tx(full, 2 * tile_bytes(kRows));
+  for (int which = 0; which < 2; ++which) {
+    load_tile<kRows, kStreamedRows>(first_tile + which * tile_bytes(kRows), source.map[which], head,
+                                    source.row[which], rows, full);
+  }
+}
+
+// The consumers still signal these barriers: the CTA may not exit before they have.
+template <class Tile>
+__device__ inline void drain(BackwardPipeline<Tile>& pipeline, Ring<kStationaryStages> stationary,
+                             Ring<kStreamedStages> streamed) {
+  for (int i = 0; i < kStationaryStages; ++i, stationary.advance())
+    stationary.wait_empty(pipeline.stationary_empty);
+  for (int i = 0; i < kStreamedStages; ++i, streamed.advance()) streamed.wait_empty(pipeline.streamed_empty);
+}
+
+// A row that takes no part in any gradient has an LSE that makes its probabilities 0.
+__device__ inline float lse_log2_of(const float* lse, bool valid) {
+  const float value = valid ? *lse : kMinusInfinity;
+  return value == kMinusInfinity ? -kMinusInfinity : value * kLog2E;
+}
+
+}  // namespace jfa::kernel

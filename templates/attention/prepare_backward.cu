@@ -1,0 +1,96 @@
+// The prepare entry of a backward: one CTA turns the offsets into the work lists of both gradient entries.
+// Rows that no sequence owns are tiles that see nothing, and so get gradients of 0.
+namespace jfa::kernel {
+
+// Calls visit(tile) for every key tile of a sequence: for_each_tile with the sides exchanged.
+template <class Visit>
+__device__ inline void for_each_key_tile(const Sequence& s, Visit visit) {
+  for (i32 position = 0; position < s.key_rows; position += kTileRows) {
+    KeyTile tile;
+    tile.key_row = s.key_row + position;
+    tile.rows = min(kTileRows, s.key_rows - position);
+    tile.key_position = position;
+    const Interval queries = tile_interval(position, tile.rows, s.query_rows);
+    tile.query_row = s.query_row + queries.begin;
+    tile.output_row = s.output_row + queries.begin;
+    tile.query_position = queries.begin;
+    tile.query_count = queries.end - queries.begin;
+    tile.reserved = 0;
+    visit(tile);
+  }
+}
+
+// Calls visit(sequence) for this thread's sequences as the key side sees them, the unowned rows as the last.
+template <class Visit>
+__device__ inline void for_each_key_sequence(const PrepareArguments& a, Visit visit) {
+  for_each_sequence(a, visit);
+  if (threadIdx.x == 0) {
+    const i32 end = static_cast<i32>(load_offset(a.key_offset, a.key_offset_is_64, a.batch));
+    visit(Sequence{0, 0, end, a.key_rows - end, 0});
+  }
+}
+
+template <class Visit>
+__device__ inline void for_each_query_sequence(const PrepareArguments& a, Visit visit) {
+  for_each_sequence(a, visit);
+  if (threadIdx.x == 0) {
+    const i32 end = static_cast<i32>(load_offset(a.query_offset, a.query_offset_is_64, a.batch));
+    visit(Sequence{end, a.query_rows - end, 0, 0, 0});
+  }
+}
+
+}  // namespace jfa::kernel
+
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    jfa_prepare_backward(const __grid_constant__ jfa::kernel::BackwardPrepareArguments arguments) {
+  using namespace jfa::kernel;
+  const PrepareArguments& a = arguments.common;
+  __shared__ u64 first_bad;
+  __shared__ CostOrder key_order, query_order;
+  key_order.clear();
+  query_order.clear();
+  if (!offsets_are_good(a, &first_bad)) return;
+
+  auto key_cost = [](const Sequence& s) { return cost_bucket(streamed_tiles(s.key_rows, s.query_rows)); };
+  auto query_cost = [](const Sequence& s) { return cost_bucket(streamed_tiles(s.query_rows, s.key_rows)); };
+  for_each_key_sequence(a, [&](const Sequence& s) { key_order.count(key_cost(s), tiles_of(s.key_rows)); });
+  if constexpr (!config::kBroadcastQuery) {
+    for_each_query_sequence(
+        a, [&](const Sequence& s) { query_order.count(query_cost(s), tiles_of(s.query_rows)); });
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    a.header->key_tile_count = key_order.order();
+    a.header->query_run_count =
+        config::kBroadcastQuery ? tiles_of(a.query_rows) * arguments.query_parts : query_order.order();
+  }
+  __syncthreads();
+  for_each_key_sequence(a, [&](const Sequence& s) {
+    i32 place = key_order.place(key_cost(s), tiles_of(s.key_rows));
+    for_each_key_tile(s, [&](const KeyTile& tile) { arguments.key_tiles[place++] = tile; });
+  });
+
+  if constexpr (config::kBroadcastQuery) {
+    // The shared query's gradient is a sum over the batch: a fixed part of the batch for every run.
+    const i32 tiles = tiles_of(a.query_rows);
+    for (i32 b = threadIdx.x; b < a.batch; b += blockDim.x) {
+      i32 place = b * tiles;
+      for_each_tile(load_sequence(a, b), [&](const QueryTile& tile) { a.tiles[place++] = tile; });
+    }
+    for (i32 run = threadIdx.x; run < tiles * arguments.query_parts; run += blockDim.x) {
+      const i32 part = run / tiles;
+      const i32 begin = static_cast<i32>(static_cast<i64>(a.batch) * part / arguments.query_parts);
+      const i32 end = static_cast<i32>(static_cast<i64>(a.batch) * (part + 1) / arguments.query_parts);
+      arguments.query_runs[run] = {begin * tiles + run % tiles, tiles, end - begin, part};
+    }
+  } else {
+    for_each_query_sequence(a, [&](const Sequence& s) {
+      i32 place = query_order.place(query_cost(s), tiles_of(s.query_rows));
+      for_each_tile(s, [&](const QueryTile& tile) {
+        a.tiles[place] = tile;
+        arguments.query_runs[place] = {place, 1, 1, -1};
+        ++place;
+      });
+    });
+  }
+}

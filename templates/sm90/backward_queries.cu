@@ -1,0 +1,218 @@
+// The query's gradient for compute capability 9.0: a tile of 128 queries stays, the keys it sees stream past,
+// 64 at a time. A query that the whole batch shares stays for all sequences of a part; parts are summed
+// later, in order.
+//
+//   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items
+//   warpgroups 1-2  64 queries each: scores, their gradient, and its product with the keys
+namespace jfa::kernel::queries {
+
+constexpr int kConsumers = 2;
+constexpr int kConsumerRows = 64;
+constexpr int kConsumerWarps = 4 * kConsumers;
+constexpr int kGradientRegisters = config::kPaddedDim / 2;
+constexpr int kScoreRegisters = kStreamedRows / 2;
+constexpr int kStagingBarrier = 1;  // + consumer
+
+struct Control {
+  BackwardPipeline<QueryRun> pipeline;
+};
+
+// A run's tile that sees no key adds nothing. One that is a whole run by itself still needs a place to stage
+// zeros.
+__device__ inline bool skipped(const QueryRun& run, const QueryTile& tile) {
+  return run.part >= 0 && tile.key_count == 0;
+}
+
+__device__ inline void load(const BackwardShared<Control>& shared, const BackwardArguments& arguments,
+                            const TensorMap* query, const TensorMap* key, const TensorMap* value,
+                            const TensorMap* output_grad) {
+  BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  Ring<kStreamedStages> streamed;
+  for (;;) {
+    const Item<QueryRun> item = take_item(pipeline.queue, items);
+    if (item.head < 0) break;
+    const QueryRun& run = item.tile;
+    for (int i = 0; i < run.tiles; ++i) {
+      const QueryTile tile = arguments.query_tiles[run.first_tile + i * run.tile_step];
+      if (skipped(run, tile)) continue;
+      stationary.wait_empty(pipeline.stationary_empty);
+      load_pair<kTileRows>(shared.stationary_tile(stationary.slot, 0),
+                           {{query, output_grad}, {tile.query_row, tile.output_row}}, item.head, tile.rows,
+                           &pipeline.stationary_full[stationary.slot]);
+      stationary.advance();
+      for (int first = 0; first < tile.key_count; first += kStreamedRows) {
+        streamed.wait_empty(pipeline.streamed_empty);
+        load_pair<kStreamedRows>(shared.streamed_tile(streamed.slot, 0),
+                                 {{key, value}, {tile.key_row + first, tile.key_row + first}},
+                                 item.head / config::kGroups, tile.key_count - first,
+                                 &pipeline.streamed_full[streamed.slot]);
+        streamed.advance();
+      }
+    }
+  }
+  drain(pipeline, stationary, streamed);
+}
+
+__device__ inline void release(u64* empty, int slot) {
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[slot]);
+}
+
+// Scores become the score gradient, rounded for the product.
+__device__ inline void score_gradients(const float (&scores)[kScoreRegisters],
+                                       float (&gradients)[kScoreRegisters], const float (&lse_log2)[2],
+                                       const float (&delta)[2], const Interval (&seen)[2], float scale_log2,
+                                       u32 (&score_grads)[4][4]) {
+  const bool masked = __any_sync(0xffffffff, seen[0].begin > 0 || seen[0].end < kStreamedRows ||
+                                                 seen[1].begin > 0 || seen[1].end < kStreamedRows);
+#pragma unroll
+  for (int i = 0; i < kScoreRegisters; ++i) {
+    const int r = fragment_row(i);
+    float p = ex2_approx(fmaf(scores[i], scale_log2, -lse_log2[r]));
+    if (masked && (fragment_column(i) < seen[r].begin || fragment_column(i) >= seen[r].end)) p = 0.0f;
+    gradients[i] = p * (gradients[i] - delta[r]);
+  }
+  pack_fragment(gradients, score_grads);
+}
+
+// One tile of a run: adds to the gradient.
+__device__ inline void attend(const BackwardShared<Control>& shared, const QueryTile& tile, int head,
+                              int consumer, const BackwardArguments& arguments, u32 queries, u32 output_grads,
+                              Ring<kStreamedStages>& streamed, float (&gradient)[kGradientRegisters]) {
+  BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
+  const int first_row = consumer * kConsumerRows + fragment_first_row();
+  float lse_log2[2], delta[2];
+  Interval seen[2];
+  for (int r = 0; r < 2; ++r) {
+    const int row = first_row + 8 * r;
+    const bool valid = row < tile.rows;
+    const i64 place = static_cast<i64>(head) * arguments.output_rows + tile.output_row + row;
+    lse_log2[r] = lse_log2_of(arguments.lse + place, valid);
+    delta[r] = valid ? arguments.delta[place] : 0.0f;
+    seen[r] = visible(tile.query_position + row - tile.key_position, tile.key_count);
+  }
+  for (int first = 0; first < tile.key_count; first += kStreamedRows) {
+    const u32 keys = shared.streamed_tile(streamed.slot, 0);
+    const u32 values = shared.streamed_tile(streamed.slot, 1);
+    float scores[kScoreRegisters], gradients[kScoreRegisters];
+    u32 score_grads[4][4];
+    streamed.wait_full(pipeline.streamed_full);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < config::kPaddedDim / 16; ++k)
+      wgmma_ss(scores, descriptor_k_major<kTileRows>(queries, k), descriptor_k_major<kStreamedRows>(keys, k),
+               k > 0);
+#pragma unroll
+    for (int k = 0; k < config::kPaddedDim / 16; ++k)
+      wgmma_ss(gradients, descriptor_k_major<kTileRows>(output_grads, k),
+               descriptor_k_major<kStreamedRows>(values, k), k > 0);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    pin(scores);
+    pin(gradients);
+    const Interval here[2] = {{seen[0].begin - first, seen[0].end - first},
+                              {seen[1].begin - first, seen[1].end - first}};
+    score_gradients(scores, gradients, lse_log2, delta, here, arguments.scale_log2, score_grads);
+    pin(gradient);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kStreamedRows / 16; ++k)
+      wgmma_rs(gradient, score_grads[k], descriptor_n_major<kStreamedRows>(keys, k), true);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    pin(gradient);
+    release(pipeline.streamed_empty, streamed.slot);
+    streamed.advance();
+  }
+}
+
+__device__ inline void consume(const BackwardShared<Control>& shared, const TensorMap* query_grad,
+                               const BackwardArguments& arguments) {
+  BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
+  const int consumer = threadIdx.x / kWarpgroupThreads - 1;
+  const bool leader = threadIdx.x % kWarpgroupThreads == 0;
+  const u32 half = box_bytes(consumer * kConsumerRows);
+  const float factor[2] = {arguments.scale, arguments.scale};
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  Ring<kStreamedStages> streamed;
+  for (;;) {
+    const Item<QueryRun> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const QueryRun& run = item.tile;
+    float gradient[kGradientRegisters];
+#pragma unroll
+    for (float& value : gradient) value = 0.0f;
+    QueryTile tile;
+    for (int i = 0; i < run.tiles; ++i) {
+      tile = arguments.query_tiles[run.first_tile + i * run.tile_step];
+      if (skipped(run, tile)) continue;
+      const u32 queries = shared.stationary_tile(stationary.slot, 0) + half;
+      const u32 output_grads = shared.stationary_tile(stationary.slot, 1) + half;
+      stationary.wait_full(pipeline.stationary_full);
+      attend(shared, tile, item.head, consumer, arguments, queries, output_grads, streamed, gradient);
+      const int valid_rows = tile.rows - consumer * kConsumerRows;
+      if (run.part < 0 && valid_rows > 0) {
+        bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);  // all warps are done with the rows
+        stage_fragment<kTileRows>(queries, gradient, factor);
+        fence_proxy_async_shared();
+        bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+        if (leader) {
+          store_tile<kTileRows, kConsumerRows>(
+              query_grad, item.head, tile.query_row + consumer * kConsumerRows, valid_rows, queries);
+          cp_async_bulk_commit_group();
+          cp_async_bulk_wait_group_read();
+        }
+        __syncwarp();
+      }
+      release(pipeline.stationary_empty, stationary.slot);
+      stationary.advance();
+    }
+    if (run.part >= 0) {
+      const i64 row =
+          (static_cast<i64>(run.part) * arguments.query_heads + item.head) * arguments.partial_rows +
+          tile.query_row + consumer * kConsumerRows;
+      store_fragment(arguments.partial_query_grad + row * config::kPaddedDim, gradient, factor,
+                     tile.rows - consumer * kConsumerRows);
+    }
+  }
+  if (leader) cp_async_bulk_wait_group();
+}
+
+}  // namespace jfa::kernel::queries
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    jfa_backward_queries(const __grid_constant__ jfa::kernel::TensorMap query,
+                         const __grid_constant__ jfa::kernel::TensorMap key,
+                         const __grid_constant__ jfa::kernel::TensorMap value,
+                         const __grid_constant__ jfa::kernel::TensorMap output_grad,
+                         const __grid_constant__ jfa::kernel::TensorMap query_grad,
+                         const __grid_constant__ jfa::kernel::BackwardArguments arguments) {
+  using namespace jfa::kernel;
+  using namespace jfa::kernel::queries;
+  extern __shared__ unsigned char shared_bytes[];
+  const BackwardShared<queries::Control> shared = carve_backward<queries::Control>(shared_bytes);
+  BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
+  if (threadIdx.x == 0) {
+    init_pipeline(pipeline, 1 + kConsumerWarps, kConsumerWarps, 0);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+
+  if (threadIdx.x < kWarpgroupThreads) {
+    setmaxnreg_dec<40>();
+    const int warp = threadIdx.x / 32;
+    if (warp == 0) {
+      if (elect_sync()) load(shared, arguments, &query, &key, &value, &output_grad);
+    } else if (warp == 1) {
+      if (elect_sync()) {
+        draw_items(pipeline.queue, arguments.query_runs, arguments.header->query_run_count,
+                   arguments.query_heads, &arguments.header->next_item);
+      }
+    }
+  } else {
+    setmaxnreg_inc<232>();
+    consume(shared, &query_grad, arguments);
+  }
+}
