@@ -99,7 +99,8 @@ std::string AsyncShadow::describe(const Flight& flight) const {
 std::string AsyncShadow::explain(std::uint32_t offset, std::uint32_t bytes) const {
   std::string text;
   for (const Flight& flight : flights_)
-    if (flight.overlaps(offset, offset + bytes)) text += fmt::format("{}{}", text.empty() ? "" : "\n", describe(flight));
+    if (flight.overlaps(offset, offset + bytes))
+      text += fmt::format("{}{}", text.empty() ? "" : "\n", describe(flight));
   return text;
 }
 
