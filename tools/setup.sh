@@ -90,10 +90,11 @@ build() {
   cmake --build "$build_dir" "${targets[@]}" >&2
 }
 
+# setup [cmake argument...]
 setup() {
   install_packages g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev doctest-dev
   find_cuda
-  configure
+  configure "$@"
 }
 
 # run_jfa argument...: says and runs the built command.
