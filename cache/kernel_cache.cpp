@@ -32,7 +32,10 @@ std::string seconds(double milliseconds) {
   return text;
 }
 
-CacheOptions with_absolute_directory(CacheOptions options) {
+CacheOptions normalized(CacheOptions options) {
+  constexpr std::int64_t kYear_ms = 365ll * 24 * 3600 * 1000;  // "for ever", with no overflow of the clock
+  options.lock_wait_ms = std::clamp<std::int64_t>(options.lock_wait_ms, 0, kYear_ms);
+  options.slow_compile_ms = std::clamp<std::int64_t>(options.slow_compile_ms, 0, kYear_ms);
   std::error_code error;
   if (!options.directory.empty()) {
     const auto path = std::filesystem::absolute(options.directory, error);
@@ -46,7 +49,7 @@ CacheOptions with_absolute_directory(CacheOptions options) {
 class KernelCache::Impl {
  public:
   explicit Impl(CacheOptions given)
-      : options(with_absolute_directory(std::move(given))),
+      : options(normalized(std::move(given))),
         observer(options),
         store(options, observer),
         memory(options.memory_max_bytes),

@@ -1,4 +1,4 @@
-// jfa precompile: fills a cache directory. Needs NVRTC, but neither a GPU nor a driver.
+// jfa precompile: fills a cache directory, or a bundle. Needs NVRTC, but neither a GPU nor a driver.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -18,8 +18,10 @@
 #include "runtime/compile.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_line.h"
+#include "tools/precompile_bundle.h"
 #include "tools/progress.h"
 #include "tools/sweep.h"
+#include "tools/table.h"
 
 namespace jfa::tools {
 namespace {
@@ -30,6 +32,8 @@ struct PrecompileOptions {
   Sweep sweep;
   std::string sweep_file;
   std::string directory;
+  std::string bundle;
+  std::string shard;
   unsigned jobs = 0;
 };
 
@@ -66,6 +70,11 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
   if (!options.directory.empty()) {
     cache_options->directory = std::filesystem::absolute(options.directory).string();
     cache_options->write = true;
+  }
+  if (!options.bundle.empty()) {
+    // The bundle holds what this compiler makes, not what others made.
+    cache_options->read_only_directories.clear();
+    cache_options->bundles.clear();
   }
   auto cache = std::make_unique<KernelCache>(std::move(*cache_options));
   const KernelCache::State state = cache->state();
@@ -112,7 +121,8 @@ class Precompiler {
 };
 
 int run(const PrecompileOptions& options) {
-  const Result<std::vector<KernelSpec>> specs = all_specs(options);
+  Result<std::vector<KernelSpec>> specs = all_specs(options);
+  if (specs && !options.shard.empty()) specs = shard_of(std::move(*specs), options.shard);
   if (!specs) return fail(kCommand, specs.status());
   const Result<std::unique_ptr<KernelCache>> cache = open_cache(options);
   if (!cache) return fail(kCommand, cache.status());
@@ -129,7 +139,16 @@ int run(const PrecompileOptions& options) {
   }
   if (stats.publish_failures > 0)
     note(kCommand, fmt::format("{} kernels could not be stored", stats.publish_failures));
-  return precompiler.failures().empty() && stats.publish_failures == 0 ? kSuccess : kNegative;
+  const bool complete = precompiler.failures().empty();
+  if (!options.bundle.empty()) {
+    // Half a bundle would look like a whole one; what is compiled stays in the cache for the next try.
+    if (!complete) return fail(kCommand, Status::unavailable(options.bundle + ": not written"));
+    if (const Status status = write_bundle(**cache, *specs, options.bundle); !status.ok())
+      return fail(kCommand, status);
+    fmt::print("{}: {} kernels, {}\n", options.bundle, specs->size(),
+               human_bytes(std::filesystem::file_size(options.bundle)));
+  }
+  return complete && stats.publish_failures == 0 ? kSuccess : kNegative;
 }
 
 }  // namespace
@@ -137,14 +156,16 @@ int run(const PrecompileOptions& options) {
 void add_precompile_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<PrecompileOptions>();
   CLI::App& command =
-      *app.add_subcommand("precompile", "Compile kernels into a cache directory; needs no GPU");
+      *app.add_subcommand("precompile", "Compile kernels into a cache directory or a bundle; needs no GPU");
   command.footer(
       "Options may be repeated, or take several values; every combination is compiled. FILE is a JSON list "
       "such as\n"
       "  [{\"head_dim\": [64, 128], \"window\": [null, 128], \"dtype\": \"bf16\", \"broadcast_q\": true}]\n"
       "Exit status: 0, 1 if a kernel could not be compiled or stored, 2 on any other error.");
   Sweep& sweep = options->sweep;
-  command.add_option("--target", sweep.target, "sm_100f, sm_100a, sm_103a")->capture_default_str();
+  command.add_option("--target,--targets", sweep.target, "sm_100f, sm_100a, sm_103a")
+      ->delimiter(',')
+      ->capture_default_str();
   command.add_option("--pass", sweep.pass, "forward")->capture_default_str();
   command.add_option("--head-dim", sweep.head_dim, "multiples of 8, 8 to 128")->type_name("D ...");
   command.add_option("--dtype", sweep.dtype, "bf16, fp16")->capture_default_str();
@@ -155,10 +176,17 @@ void add_precompile_command(CLI::App& app, int& exit_code) {
   command.add_option("--groups", sweep.groups, "query heads per key head")
       ->capture_default_str()
       ->type_name("G ...");
-  command.add_option("--sweep", options->sweep_file, "JSON list of configurations")->type_name("FILE");
+  command.add_option("--sweep,--configs", options->sweep_file, "JSON list of configurations")
+      ->type_name("FILE");
   command
       .add_option("--cache-dir", options->directory, "directory to fill; default: the cache that is in use")
       ->type_name("DIR");
+  command.add_option("-o,--output", options->bundle, "also write the kernels into this bundle (.jfab)")
+      ->type_name("FILE");
+  command
+      .add_option("--shard", options->shard,
+                  "compile only part I of N; the bundles of all parts merge into the whole one")
+      ->type_name("I/N");
   command.add_option("--jobs", options->jobs, "compilations at once; default: one a core")->type_name("N");
   command.callback([options, &exit_code] { exit_code = run(*options); });
 }

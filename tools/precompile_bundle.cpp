@@ -1,0 +1,66 @@
+#include "tools/precompile_bundle.h"
+
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "cache/bundle.h"
+#include "generator/emit.h"
+#include "generator/plan.h"
+#include "runtime/compile.h"
+
+namespace jfa::tools {
+namespace {
+
+struct Shard {
+  std::uint32_t index = 0;
+  std::uint32_t count = 0;
+};
+
+std::optional<Shard> parse_shard(const std::string& text) {
+  Shard shard;
+  const char* const end = text.data() + text.size();
+  const auto index = std::from_chars(text.data(), end, shard.index);
+  if (index.ec != std::errc() || index.ptr == end || *index.ptr != '/') return std::nullopt;
+  const auto count = std::from_chars(index.ptr + 1, end, shard.count);
+  if (count.ec != std::errc() || count.ptr != end || shard.index >= shard.count) return std::nullopt;
+  return shard;
+}
+
+}  // namespace
+
+Result<std::vector<KernelSpec>> shard_of(std::vector<KernelSpec> specs, const std::string& text) {
+  const auto shard = parse_shard(text);
+  if (!shard) return Status::invalid_argument("--shard '" + text + "' is not I/N with I from 0 to N-1");
+  std::vector<KernelSpec> own;
+  for (const KernelSpec& spec : specs) {
+    const Result<KernelPlan> kernel_plan = plan(spec);
+    if (!kernel_plan) return kernel_plan.status();
+    const Digest key = request_key(compile_request(emit(*kernel_plan), spec));
+    if (jfa::shard_of(key, shard->count) == shard->index) own.push_back(spec);
+  }
+  return own;
+}
+
+Status write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs, const std::string& path) {
+  std::map<Digest, KernelSpec> sorted;
+  for (const KernelSpec& spec : specs) {
+    const Result<KernelPlan> kernel_plan = plan(spec);
+    if (!kernel_plan) return kernel_plan.status();
+    sorted[request_key(compile_request(emit(*kernel_plan), spec))] = spec;
+  }
+  BundleWriter writer(posix_file_system(), std::filesystem::absolute(path).string());
+  for (const auto& [key, spec] : sorted) {
+    const KernelSource source = emit(*plan(spec));
+    const CompileRequest request = compile_request(source, spec);
+    const Result<SharedImage> image = compile(cache, source, spec);
+    if (!image) return image.status();
+    const Status status = writer.add({fields_of(request), request.source.size(), **image});
+    if (!status.ok()) return status;
+  }
+  return writer.finish();
+}
+
+}  // namespace jfa::tools
