@@ -86,6 +86,7 @@ bool same_bits(const RunResult& a, const RunResult& b) {
 TEST_CASE("bug-pool 1: scores far below every sentinel") { check_closed_forms(1); }
 TEST_CASE("bug-pool 2: one very negative score is still the only one") { check_closed_forms(2); }
 TEST_CASE("bug-pool 3: the LSE is a natural logarithm") { check_closed_forms(3); }
+TEST_CASE("bug-pool 7: a large score outside the window has no weight") { check_closed_forms(7); }
 TEST_CASE("bug-pool 11: every element in its place") { check_closed_forms(11); }
 TEST_CASE("bug-pool 16: longest query 1, and a sequence without any") { check_closed_forms(16); }
 TEST_CASE("bug-pool 17: fewer tokens than sequences") { check_closed_forms(17); }
@@ -140,6 +141,13 @@ TEST_CASE("bug-pool 6: what an earlier kernel left on the chip does not matter")
       for (const float lse : result.lse) CHECK(std::isfinite(lse));
     }
   }
+}
+
+TEST_CASE("bug-pool 18: sequences without queries or keys, beside long ones") {
+  check_attention(test_device(), random_problem({0, 140, 65, 0}, {300, 190, 65, 257}, {2, 2}, 128, 18));
+  Problem problem = flat_broadcast_problem(4, {0, 64, 0, 3072}, {1, 1}, 128);
+  randomize(problem, 18);
+  check_attention(test_device(), problem);
 }
 
 TEST_CASE("bug-pool 19: a sequence with queries and no keys returns") {

@@ -84,6 +84,20 @@ Forms natural_logarithm() {
   return {form};
 }
 
+// One key of every row would win by far, but lies outside the window.
+Forms large_score_outside_the_window() {
+  ClosedForm form{7, "window 1", flat_problem({40}, {40}, {1, 1}, 64), {}, {}};
+  form.problem.window = 1;
+  for (std::int64_t i = 0; i < 40; ++i) {
+    form.problem.query.at(i, 0, (i + 20) % 40) = 40;
+    form.problem.key.at(i, 0, i) = 40;
+  }
+  set_value(form.problem, kValueIsIndex);
+  form.output = only_rows({{0, 0.5}, {5, 5}});
+  form.lse = only_rows({{0, std::log(2.0)}, {5, std::log(3.0)}});
+  return {form};
+}
+
 // Values of which no two neighbours agree, so that a wrong store layout shows.
 Forms element_by_element() {
   Forms forms;
@@ -247,6 +261,7 @@ const std::map<int, Forms (*)()> kForms{
     {1, very_low_scores},
     {2, one_very_low_score},
     {3, natural_logarithm},
+    {7, large_score_outside_the_window},
     {11, element_by_element},
     {16, queryless_sequence},
     {17, fewer_tokens_than_sequences},

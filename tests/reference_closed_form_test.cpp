@@ -67,20 +67,6 @@ TEST_CASE("numbers that the bug pool states") {
   CHECK(lse(48, 575) == doctest::Approx(3.71357).epsilon(1e-6));
 }
 
-TEST_CASE("bug-pool 7: a large score outside the window has no weight") {
-  Problem problem = flat_problem({40}, {40}, {1, 1}, 64);
-  problem.window = 1;
-  for (std::int64_t i = 0; i < 40; ++i) {
-    problem.query.at(i, 0, (i + 20) % 40) = 40;
-    problem.key.at(i, 0, i) = 40;
-  }
-  set_value(problem, [](auto, auto j, auto, auto) { return static_cast<double>(j); });
-  const Solution solution = reference::solve(problem);
-  CHECK(solution.output[problem.query.index(5, 0, 0)] == doctest::Approx(5));
-  CHECK(solution.output[problem.query.index(0, 0, 0)] == doctest::Approx(0.5));
-  CHECK(solution.lse[5] == doctest::Approx(1.09861).epsilon(1e-5));
-}
-
 TEST_CASE("bug-pool 3: partial attentions merge by their LSE") {
   Problem whole = flat_problem({5}, {200}, {2, 1}, 64);
   randomize(whole, 3);

@@ -31,3 +31,5 @@ jfa_add_test(bug_pool_test
   LIBRARIES jfa_attention_harness fmt::fmt
   LABELS simulator
   TIMEOUT 600)
+
+jfa_add_test(bug_pool_docs_test SOURCES bug_pool_docs_test.cpp command_runner.cpp)
