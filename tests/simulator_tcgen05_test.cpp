@@ -19,9 +19,9 @@ using namespace jfa::simulator;
 
 namespace {
 
-// One CTA of four warps: copies an image into shared memory, puts D (and A, if asked) into tensor memory,
-// multiplies once, and writes tensor memory's first `columns` columns out, [128][columns]. Lines end in marks
-// that tests use to take them away.
+// A CTA of four warps, or a pair of them: copies an image into shared memory, puts D (and A, if asked) into
+// tensor memory, multiplies once, and writes tensor memory's first `columns` columns out, [CTA][128][columns].
+// Lines end in marks that tests use to take them away.
 constexpr const char* kProduct = R"(
 .version 9.0
 .target sm_100a
@@ -37,9 +37,14 @@ constexpr const char* kProduct = R"(
   mov.u32 %r1, %tid.x;
   shr.u32 %r2, %r1, 5;
   mov.u32 %r3, smem;
+  mov.b32 %r60, 0;  // [rank]
   ld.param.b32 %r4, [columns];
   ld.param.b64 %rd1, [image];
   ld.param.b32 %r5, [image_bytes];
+  mul.wide.u32 %rd20, %r5, %r60;
+  add.s64 %rd1, %rd1, %rd20;
+  shl.b32 %r61, %r60, 7;
+  add.s32 %r61, %r61, %r1;  // the thread among those of both CTAs
   setp.ne.s32 %p1, %r1, 0;
   @%p1 bra COPY;
   mbarrier.init.shared::cta.b64 [%r3], 1;
@@ -73,7 +78,7 @@ ALLOCATED:
   ld.param.b64 %rd4, [d_in];
   setp.eq.s64 %p4, %rd4, 0;
   @%p4 bra D_READY;
-  mul.lo.s32 %r20, %r1, %r4;
+  mul.lo.s32 %r20, %r61, %r4;
   mul.wide.u32 %rd5, %r20, 4;
   add.s64 %rd5, %rd4, %rd5;
   mov.b32 %r21, 0;
@@ -91,7 +96,7 @@ D_READY:
   ld.param.b64 %rd6, [a_in];
   setp.eq.s64 %p6, %rd6, 0;
   @%p6 bra A_READY;
-  mul.wide.u32 %rd7, %r1, 32;
+  mul.wide.u32 %rd7, %r61, 32;
   add.s64 %rd7, %rd6, %rd7;
   ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd7];
   ld.global.v4.b32 {%r14, %r15, %r16, %r17}, [%rd7+16];
@@ -99,9 +104,9 @@ D_READY:
 A_READY:
   tcgen05.wait::st.sync.aligned;  // [wait st]
   tcgen05.fence::before_thread_sync;  // [before st]
-  bar.sync 0;
+  bar.sync 0;  // [all]
 
-  setp.ne.s32 %p1, %r1, 0;
+  setp.ne.s32 %p1, %r61, 0;
   @%p1 bra ISSUED;
   tcgen05.fence::after_thread_sync;  // [after st]
   ld.param.b32 %r30, [idesc];
@@ -133,7 +138,7 @@ WAIT:
   tcgen05.fence::after_thread_sync;  // [after mma]
 
   ld.param.b64 %rd8, [out];
-  mul.lo.s32 %r20, %r1, %r4;
+  mul.lo.s32 %r20, %r61, %r4;
   mul.wide.u32 %rd9, %r20, 4;
   add.s64 %rd9, %rd8, %rd9;
   mov.b32 %r21, 0;
@@ -148,7 +153,7 @@ OUT_NEXT:
   setp.lt.s32 %p5, %r21, %r4;
   @%p5 bra OUT_NEXT;
   tcgen05.fence::before_thread_sync;
-  bar.sync 0;
+  bar.sync 0;  // [all]
   @%p3 bra DONE;
   tcgen05.fence::after_thread_sync;
   ld.shared.b32 %r8, [%r3+8];
@@ -168,6 +173,23 @@ std::string edited(std::string text, const std::string& mark, const std::string&
     text.replace(begin, at + ending.size() - begin, replacement + "\n");
     at = text.find(ending);
   }
+  return text;
+}
+
+// The same for a pair of CTAs: the even one issues, and its commit tells both.
+std::string paired(std::string text) {
+  text = edited(text, "rank", "mov.u32 %r60, %cluster_ctarank;");
+  text = edited(text, "all", "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;");
+  text = edited(text, "commit",
+                "mov.b16 %rs1, 3;\ntcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
+                ".multicast::cluster.b64 [%r3], %rs1;");
+  const auto replace_all = [&](const std::string& from, const std::string& to) {
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+    }
+  };
+  replace_all("cta_group::1", "cta_group::2");
+  replace_all("{\n  .reg .pred", ".reqnctapercluster 2, 1, 1\n{\n  .reg .b16 %rs<2>;\n  .reg .pred");
   return text;
 }
 
@@ -200,8 +222,8 @@ class Device {
     return data;
   }
   // The error that the run ends with; report() has its text.
-  CUresult run(const std::string& ptx, const char* entry, void** parameters, unsigned int threads,
-               unsigned int shared_bytes) {
+  CUresult run(const std::string& ptx, const char* entry, void** parameters, unsigned int ctas,
+               unsigned int threads, unsigned int shared_bytes) {
     CUlibrary library = nullptr;
     CUresult result =
         driver_->cuLibraryLoadData(&library, ptx.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
@@ -211,7 +233,8 @@ class Device {
     REQUIRE(driver_->cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                           static_cast<int>(shared_bytes), kernel, 0) == CUDA_SUCCESS);
     CUlaunchConfig config{};
-    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.gridDimX = ctas;
+    config.gridDimY = config.gridDimZ = 1;
     config.blockDimX = threads;
     config.blockDimY = config.blockDimZ = 1;
     config.sharedMemBytes = shared_bytes;
@@ -278,11 +301,12 @@ struct Case {
   bool a_in_tensor_memory = false;
   std::uint32_t flags = 0x490;  // bf16 x bf16 -> f32
   std::uint32_t d_lane = 0;
+  int cta_group = 1;
 };
 
 struct Outcome {
   CUresult result = CUDA_SUCCESS;
-  std::vector<std::uint32_t> got, want;  // [128][n]
+  std::vector<std::uint32_t> got, want;  // [CTA][128][columns of D]
 };
 
 // Runs the case on random operands, beside the scalar definition of the arithmetic.
@@ -299,57 +323,66 @@ Outcome run_case(Device& device, const Case& c, const std::string& ptx) {
   for (auto& x : a) x = element();
   for (auto& x : b) x = element();
 
-  const Stored a_stored = describe_layout(c.a, c.m, 0);
+  // Each CTA has its share of the rows of A, and of B.
+  const auto ctas = static_cast<std::uint32_t>(c.cta_group);
+  const std::uint32_t a_rows = c.m / ctas;
+  const std::uint32_t b_rows = c.n / ctas;
+  const Stored a_stored = describe_layout(c.a, a_rows, 0);
   const std::uint32_t b_offset = (a_stored.bytes + 1023) / 1024 * 1024;
-  const Stored b_stored = describe_layout(c.b, c.n, b_offset);
-  std::vector<std::uint16_t> image((b_offset + b_stored.bytes + 1023) / 1024 * 512, 0x7fc0);
-  const auto store = [&](const Stored& stored, MatrixMajor major,
-                         const std::vector<std::uint16_t>& elements) {
+  const Stored b_stored = describe_layout(c.b, b_rows, b_offset);
+  auto image_bytes = (b_offset + b_stored.bytes + 1023) / 1024 * 1024;
+  std::vector<std::uint16_t> image(ctas * image_bytes / 2, 0x7fc0);
+  const auto store = [&](const Stored& stored, MatrixMajor major, const std::vector<std::uint16_t>& elements,
+                         std::uint32_t rows) {
     const auto descriptor = decode_matrix_descriptor(stored.descriptor);
     REQUIRE(descriptor.ok());
     for (std::uint32_t i = 0; i < elements.size(); ++i) {
-      image[element_address(*descriptor, major, i / kMmaK, i % kMmaK) / 2] = elements[i];
+      const std::uint32_t row = i / kMmaK;
+      const std::uint32_t address = element_address(*descriptor, major, row % rows, i % kMmaK);
+      image[(row / rows * image_bytes + address) / 2] = elements[i];
     }
   };
-  if (!c.a_in_tensor_memory) store(a_stored, c.a.major, a);
-  store(b_stored, c.b.major, b);
+  if (!c.a_in_tensor_memory) store(a_stored, c.a.major, a, a_rows);
+  store(b_stored, c.b.major, b, b_rows);
 
-  // Row m of D lies in lane row_lane(m).
-  const auto row_lane = [&](std::uint32_t m) {
-    return c.d_lane + accumulator_place(1, c.m, c.n, m, 0).cell.lane;
+  std::uint32_t columns = accumulator_columns(c.cta_group, c.m, c.n);
+  const auto cell_of = [&](std::uint32_t m, std::uint32_t n) {
+    const AccumulatorPlace place = accumulator_place(c.cta_group, c.m, c.n, m, n);
+    return (place.cta * 128 + c.d_lane + place.cell.lane) * columns + place.cell.column;
   };
   Outcome outcome;
-  outcome.want.assign(128 * c.n, 0);
+  outcome.want.assign(ctas * 128 * columns, 0);
   for (auto& x : outcome.want) x = std::bit_cast<std::uint32_t>(static_cast<float>(random() % 1000) - 500.0f);
   const std::vector<std::uint32_t> d_in = outcome.want;
-  std::vector<std::uint16_t> a_in(128 * kMmaK, 0x7fc0);
+  std::vector<std::uint16_t> a_in(ctas * 128 * kMmaK, 0x7fc0);
   const auto a_type = static_cast<MmaElement>(bf16 ? 1 : 0);
   const bool negate_a = (c.flags >> 13 & 1) != 0;
   for (std::uint32_t m = 0; m < c.m; ++m) {
     std::vector<std::uint16_t> row(a.begin() + m * kMmaK, a.begin() + (m + 1) * kMmaK);
-    std::copy(row.begin(), row.end(), a_in.begin() + row_lane(m) * kMmaK);
+    std::copy(row.begin(), row.end(), a_in.begin() + cell_of(m, 0) / columns * kMmaK);
+    // A pair's 64 rows each are expected in both halves of the lanes.
+    if (columns < c.n)
+      std::copy(row.begin(), row.end(), a_in.begin() + cell_of(m, columns) / columns * kMmaK);
     for (auto& x : row) x = negate_a ? x ^ 0x8000 : x;
     for (std::uint32_t n = 0; n < c.n; ++n) {
-      std::uint32_t& d = outcome.want[row_lane(m) * c.n + n];
+      std::uint32_t& d = outcome.want[cell_of(m, n)];
       d = dot_accumulate_f32(a_type, a_type, row.data(), &b[n * kMmaK], c.accumulate ? d : 0);
     }
   }
 
   CUdeviceptr image_address = device.upload(image);
-  auto image_bytes = static_cast<std::uint32_t>(image.size() * 2);
-  CUdeviceptr out = device.upload(std::vector<std::uint32_t>(128 * c.n, 0));
+  CUdeviceptr out = device.upload(std::vector<std::uint32_t>(d_in.size(), 0));
   CUdeviceptr d_address = c.accumulate ? device.upload(d_in) : 0;
   CUdeviceptr a_address = c.a_in_tensor_memory ? device.upload(a_in) : 0;
   std::uint64_t a_descriptor = a_stored.descriptor;
   std::uint64_t b_descriptor = b_stored.descriptor;
   std::uint32_t idesc = c.flags | static_cast<std::uint32_t>(c.a.major) << 15 |
                         static_cast<std::uint32_t>(c.b.major) << 16 | (c.n >> 3) << 17 | (c.m >> 4) << 24;
-  std::uint32_t columns = c.n;
   std::uint32_t d_lane = c.d_lane;
   void* parameters[] = {&image_address, &image_bytes,  &out,   &d_address, &a_address,
                         &a_descriptor,  &b_descriptor, &idesc, &columns,   &d_lane};
-  outcome.result = device.run(ptx, "product", parameters, 128, 1024 + image_bytes);
-  outcome.got = device.download<std::uint32_t>(out, 128 * c.n);
+  outcome.result = device.run(ptx, "product", parameters, ctas, 128, 1024 + image_bytes);
+  outcome.got = device.download<std::uint32_t>(out, d_in.size());
   return outcome;
 }
 
@@ -403,6 +436,23 @@ TEST_CASE("a product of every shape, on every schedule") {
     check_case(device, {.m = 128, .n = 128, .a_in_tensor_memory = true});
     check_case(device, {.m = 64, .n = 64, .a_in_tensor_memory = true, .d_lane = 16});
   }
+}
+
+TEST_CASE("a product of a pair of CTAs") {
+  const std::string pair = paired(kProduct);
+  for (const char* schedule : kSchedules) {
+    CAPTURE(std::string(schedule));
+    Device device(schedule);
+    check_case(device, {.m = 256, .n = 64, .cta_group = 2}, pair);
+    check_case(device, {.m = 256, .n = 256, .b = {MatrixMajor::kMN, 64}, .cta_group = 2}, pair);
+    check_case(device, {.m = 256, .n = 32, .a_in_tensor_memory = true, .cta_group = 2}, pair);
+    check_case(device, {.m = 128, .n = 64, .cta_group = 2}, pair);
+    check_case(device, {.m = 128, .n = 128, .accumulate = false, .a_in_tensor_memory = true, .cta_group = 2},
+               pair);
+  }
+  check_caught(edited(pair, "after mma"), "tcgen05.fence::after_thread_sync", {.m = 256, .cta_group = 2});
+  check_caught(edited(pair, "proxy"), "fence.proxy.async", {.m = 256, .cta_group = 2});
+  check_caught(pair, "N = 8", {.m = 256, .n = 8, .b = {MatrixMajor::kK, 0}, .cta_group = 2});
 }
 
 TEST_CASE("D = A * B ignores what tensor memory held") {
@@ -485,7 +535,7 @@ TEST_CASE("tcgen05 instructions that are not modelled are refused when the image
   Device device("sim:sm_100a");
   const auto refused = [&](const std::string& statement) {
     void* none[] = {nullptr};
-    const CUresult result = device.run(edited(kProduct, "mma", statement), "product", none, 128, 1024);
+    const CUresult result = device.run(edited(kProduct, "mma", statement), "product", none, 1, 128, 1024);
     CHECK(result == CUDA_ERROR_INVALID_PTX);
     const std::string report = device.report();
     const bool named = report.find(statement.substr(0, statement.find(' '))) != std::string::npos;
