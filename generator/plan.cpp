@@ -49,14 +49,26 @@ void plan_shared_memory(KernelPlan& plan, int control_bytes) {
   plan.main.shared_bytes = fixed + plan.key_value_stages * key_bytes;
 }
 
-void plan_backward_shared_memory(KernelPlan& plan, int control_bytes) {
+KernelPlan plan_backward_entries(const KernelSpec& spec, int threads) {
+  KernelPlan plan;
+  plan.spec = spec;
+  plan.operand = plan_operand(spec.padded_dim);
+  BackwardPlan& backward = plan.backward.emplace();
+  plan.output_box_rows = backward.streamed_tile;
+  plan.prepare = {"jfa_prepare_backward", 1024, 0, EntryPlan::Grid::kOneCta};
+  backward.delta = {"jfa_delta", 256, 0, EntryPlan::Grid::kPersistent};
+  backward.keys = {"jfa_backward_keys", threads, 0, EntryPlan::Grid::kPersistent};
+  backward.queries = {"jfa_backward_queries", threads, 0, EntryPlan::Grid::kPersistent};
+  backward.sum = {"jfa_sum_query_grad", 256, 0, EntryPlan::Grid::kPersistent};
+
   constexpr int kStationaryStages = 2;
-  BackwardPlan& backward = *plan.backward;
-  const int row_bytes = plan.spec.padded_dim * kElementBytes;
-  const int fixed = kTileAlignmentBytes + control_bytes + kStationaryStages * 2 * plan.key_tile * row_bytes;
+  constexpr int kControlBytes = 512;
+  const int row_bytes = spec.padded_dim * kElementBytes;
+  const int fixed = kTileAlignmentBytes + kControlBytes + kStationaryStages * 2 * plan.key_tile * row_bytes;
   const int pair_bytes = backward.streamed_tile * (2 * row_bytes + kQueryStatsBytes);
   backward.streamed_stages = std::min(kMostKeyValueStages, (kSharedLimitBytes - fixed) / pair_bytes);
   backward.keys.shared_bytes = backward.queries.shared_bytes = fixed + backward.streamed_stages * pair_bytes;
+  return plan;
 }
 
 namespace {
@@ -95,7 +107,8 @@ std::vector<std::string_view> backward_fragments(const KernelSpec& spec, Fragmen
       concatenate({shared_fragments(spec, {"attention/parameters.h", "attention/backward_parameters.h"},
                                     std::move(target_ptx)),
                    {"attention/element.cuh", "attention/prepare_backward.cu", "attention/delta.cu",
-                    "attention/backward_pipeline.cuh", descriptors, "attention/matrix_descriptor.cuh"}});
+                    "attention/backward_pipeline.cuh", "attention/keys_stationary.cuh",
+                    "attention/queries_stationary.cuh", descriptors, "attention/matrix_descriptor.cuh"}});
   if (spec.broadcast_q) fragments.push_back("attention/sum_query_grad.cu");
   return fragments;
 }

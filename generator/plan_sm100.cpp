@@ -3,7 +3,9 @@
 
 namespace jfa {
 
-KernelPlan plan_sm100(const KernelSpec& spec) {
+namespace {
+
+KernelPlan plan_forward(const KernelSpec& spec) {
   KernelPlan plan;
   plan.spec = spec;
   plan.operand = plan_operand(spec.padded_dim);
@@ -15,8 +17,24 @@ KernelPlan plan_sm100(const KernelSpec& spec) {
   plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kPersistent};
   plan_shared_memory(plan, 2048);
   plan.fragments = forward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
-  plan.fragments.push_back("sm100/forward.cu");
+  plan.fragments.insert(plan.fragments.end(), {"sm100/row.cuh", "sm100/forward.cu"});
   return plan;
+}
+
+KernelPlan plan_backward(const KernelSpec& spec) {
+  KernelPlan plan = plan_backward_entries(spec, 256);
+  // Scores and their gradients of 64 columns, both operands' 32, two accumulators of 128.
+  plan.tensor_memory_columns = 512;
+  plan.fragments = backward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
+  plan.fragments.insert(plan.fragments.end(), {"sm100/row.cuh", "sm100/backward.cuh",
+                                               "sm100/backward_keys.cu", "sm100/backward_queries.cu"});
+  return plan;
+}
+
+}  // namespace
+
+KernelPlan plan_sm100(const KernelSpec& spec) {
+  return spec.pass == Pass::forward ? plan_forward(spec) : plan_backward(spec);
 }
 
 }  // namespace jfa

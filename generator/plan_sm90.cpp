@@ -21,17 +21,7 @@ std::string_view value_product(int padded_dim) {
 }
 
 KernelPlan plan_backward(const KernelSpec& spec) {
-  KernelPlan plan;
-  plan.spec = spec;
-  plan.operand = plan_operand(spec.padded_dim);
-  BackwardPlan& backward = plan.backward.emplace();
-  plan.output_box_rows = backward.streamed_tile;
-  plan.prepare = {"jfa_prepare_backward", 1024, 0, EntryPlan::Grid::kOneCta};
-  backward.delta = {"jfa_delta", 256, 0, EntryPlan::Grid::kPersistent};
-  backward.keys = {"jfa_backward_keys", 384, 0, EntryPlan::Grid::kPersistent};
-  backward.queries = {"jfa_backward_queries", 384, 0, EntryPlan::Grid::kPersistent};
-  backward.sum = {"jfa_sum_query_grad", 256, 0, EntryPlan::Grid::kPersistent};
-  plan_backward_shared_memory(plan, 512);
+  KernelPlan plan = plan_backward_entries(spec, 384);
   plan.fragments =
       backward_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n64.cuh", value_product(spec.padded_dim)},
                          "sm90/descriptors.cuh");

@@ -81,10 +81,6 @@ Result<KernelSpec> specialize(const Configuration& configuration) {
   Result<Target> target = parse_target(configuration.target);
   if (!target) return target.status();
   spec.target = *target;
-  if (spec.pass == Pass::backward && spec.target != Target::sm_90a) {
-    return Status::unsupported(
-        fmt::format("pass backward has no kernel for target {} yet", configuration.target));
-  }
   return spec;
 }
 

@@ -30,8 +30,8 @@ std::vector<std::string_view> backward_fragments(const KernelSpec& spec,
                                                  std::vector<std::string_view> target_ptx,
                                                  std::string_view descriptors);
 
-/// The stages and shared bytes of a backward's entries: two pairs of stationary tiles, and as many streamed
-/// pairs as fit beside `control_bytes` of barriers.
-void plan_backward_shared_memory(KernelPlan& plan, int control_bytes);
+/// A backward's entries, with `threads` for each gradient entry; stages and shared memory: two pairs of
+/// stationary tiles, and as many streamed pairs as fit.
+KernelPlan plan_backward_entries(const KernelSpec& spec, int threads);
 
 }  // namespace jfa

@@ -80,6 +80,7 @@ __device__ inline void draw_items(ItemQueue<Tile>& queue, const Tile* tiles, i32
       item.tile = tiles[index / heads];
       item.head = static_cast<i32>(index % heads);
     } else {
+      item.tile = Tile{};  // copied by those who take it
       item.head = -1;
     }
     mbarrier_arrive(&queue.full[ring.slot]);

@@ -173,51 +173,6 @@ __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory, 
   mbarrier_arrive(&control.probability_full);
 }
 
-// 16 columns of this thread's row of the output, normalised; zeros for a row that sees no key.
-__device__ inline void load_output(float (&values)[16], TensorMemory output, float inverse_sum, bool empty) {
-  if (empty) {
-#pragma unroll
-    for (float& value : values) value = 0.0f;
-    return;
-  }
-  tcgen05_ld_x16(values, output);
-  tcgen05_wait_ld();
-  pin(values);
-#pragma unroll
-  for (float& value : values) value *= inverse_sum;
-}
-
-// This thread's row to its place in the staging tile.
-__device__ inline void stage_output(u32 tile, TensorMemory output, u32 row, float inverse_sum, bool empty) {
-#pragma unroll
-  for (int column = 0; column < config::kPaddedDim; column += 16) {
-    float values[16];
-    load_output(values, output + column, inverse_sum, empty);
-    u32 packed[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) packed[i] = cvt_rn_x2(values[2 * i], values[2 * i + 1]);
-    const u32 box = tile + column / config::kBoxDim * box_bytes(kTileRows);
-    const u32 chunk = column % config::kBoxDim / 8;
-    st_shared_v4(box + swizzled_offset(row, chunk), packed[0], packed[1], packed[2], packed[3]);
-    st_shared_v4(box + swizzled_offset(row, chunk + 1), packed[4], packed[5], packed[6], packed[7]);
-  }
-}
-
-// This thread's row to the workspace. All lanes load, as tensor memory wants; those with a row store.
-__device__ inline void store_partial(float* partial, TensorMemory output, float inverse_sum, bool store) {
-#pragma unroll
-  for (int column = 0; column < config::kPaddedDim; column += 16) {
-    float values[16];
-    load_output(values, output + column, inverse_sum, false);
-    if (store) {
-#pragma unroll
-      for (int i = 0; i < 16; i += 4)
-        *reinterpret_cast<float4*>(partial + column + i) =
-            make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]);
-    }
-  }
-}
-
 __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memory, const TensorMap* output,
                                const ForwardArguments& arguments) {
   constexpr int kBarrier = 1;
@@ -253,14 +208,14 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
     const TensorMemory output_memory = lane_memory + kOutputColumn;
     if (tile.part >= 0) {
       const i64 partial = partial_row(tile.part, arguments.query_heads, item.head, row);
-      store_partial(arguments.partial_output + partial * config::kPaddedDim, output_memory, inverse_sum,
-                    row < tile.rows);
+      store_row(arguments.partial_output + partial * config::kPaddedDim, output_memory, inverse_sum, false,
+                row < tile.rows);
       if (row < tile.rows) arguments.partial_lse[partial] = log_sum_exp(state);
       continue;
     }
     if (leader) cp_async_bulk_wait_group_read();
     bar_sync(kBarrier, kSoftmaxThreads);
-    stage_output(shared.output, output_memory, row, inverse_sum, count == 0);
+    stage_row(shared.output, output_memory, row, inverse_sum, count == 0);
     fence_proxy_async_shared();
     bar_sync(kBarrier, kSoftmaxThreads);
     if (leader) {

@@ -1,0 +1,113 @@
+// Gradients of keys and values for compute capability 10.x: a tile of 128 keys stays, the queries that see it
+// stream past, 64 at a time, through all heads of its group. Nothing is accumulated in memory. Warp 3 fetches
+// the queries' LSE and delta.
+namespace jfa::kernel::keys {
+
+struct Control {
+  BackwardPipeline<KeyTile> pipeline;
+  ProductBarriers barriers;
+  u32 tensor_memory;
+  alignas(16) QueryStats stats[kStreamedStages][kStreamedRows];
+};
+
+struct Work {
+  static constexpr bool kValueGradient = true;
+  __device__ static inline int segments(const KeyTile&) { return 1; }
+  __device__ static inline int streamed_tiles(const BackwardArguments&, const KeyTile& tile, int) {
+    return config::kGroups * ((tile.query_count + kStreamedRows - 1) / kStreamedRows);
+  }
+  // The stationary tiles stay until the gradients have left through them.
+  __device__ static inline bool leaves_stationary(const KeyTile&) { return false; }
+};
+
+__device__ inline void consume(const BackwardShared<Control>& shared, TensorMemory memory,
+                               const TensorMap* key_grad, const TensorMap* value_grad,
+                               const BackwardArguments& arguments) {
+  Control& control = *shared.control;
+  BackwardPipeline<KeyTile>& pipeline = control.pipeline;
+  const int row = threadIdx.x % kGradientThreads;
+  const bool leader = row == 0;
+  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  Ring<kStreamedStages> streamed;
+  GradientPhases phases;
+  for (;;) {
+    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+    const Interval seen = visible(tile.key_position + row - tile.query_position, tile.query_count);
+    stationary.wait_full(pipeline.stationary_full);
+    for (int g = 0; g < config::kGroups; ++g) {
+      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+        streamed.wait_full(pipeline.streamed_full);
+        const QueryStats* stats = control.stats[streamed.slot];
+        score_operands<true>(control.barriers, lane_memory, {seen.begin - first, seen.end - first}, phases,
+                             [&](int column, float score, float grad, float& p, float& g) {
+                               const QueryStats query = stats[column];
+                               p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
+                               g = p * (grad - query.delta);
+                             });
+        streamed.advance();
+      }
+    }
+    wait_products(control.barriers, phases);
+
+    const bool empty = tile.query_count == 0;
+    const u32 keys = shared.stationary_tile(stationary.slot, 0);
+    const u32 values = shared.stationary_tile(stationary.slot, 1);
+    bar_sync(kGradientBarrier, kGradientThreads);
+    stage_row(keys, lane_memory + kGradientColumn, row, arguments.scale, empty);
+    stage_row(values, lane_memory + kValueGradientColumn, row, 1.0f, empty);
+    fence_proxy_async_shared();
+    bar_sync(kGradientBarrier, kGradientThreads);
+    if (leader) {
+      // Boxes have half a tile's rows.
+      for (int half = 0; half < kTileRows && half < tile.rows; half += kStreamedRows) {
+        store_tile<kTileRows, kStreamedRows>(key_grad, item.head, tile.key_row + half, tile.rows - half,
+                                             keys + box_bytes(half));
+        store_tile<kTileRows, kStreamedRows>(value_grad, item.head, tile.key_row + half, tile.rows - half,
+                                             values + box_bytes(half));
+      }
+      cp_async_bulk_commit_group();
+      cp_async_bulk_wait_group_read();
+      mbarrier_arrive(&pipeline.stationary_empty[stationary.slot]);
+    }
+    stationary.advance();
+  }
+  if (leader) cp_async_bulk_wait_group();
+}
+
+}  // namespace jfa::kernel::keys
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+    jfa_backward_keys(const __grid_constant__ jfa::kernel::TensorMap query,
+                      const __grid_constant__ jfa::kernel::TensorMap key,
+                      const __grid_constant__ jfa::kernel::TensorMap value,
+                      const __grid_constant__ jfa::kernel::TensorMap output_grad,
+                      const __grid_constant__ jfa::kernel::TensorMap key_grad,
+                      const __grid_constant__ jfa::kernel::TensorMap value_grad,
+                      const __grid_constant__ jfa::kernel::BackwardArguments arguments) {
+  using namespace jfa::kernel;
+  extern __shared__ unsigned char shared_bytes[];
+  const BackwardShared<keys::Control> shared = carve_backward<keys::Control>(shared_bytes);
+  BackwardPipeline<KeyTile>& pipeline = shared.control->pipeline;
+  run_roles(
+      shared, [&] { init_pipeline(pipeline, 3 + kGradientWarps, 1, 32); },
+      [&](int warp, TensorMemory memory) {
+        if (warp == 0) {
+          if (elect_sync()) keys::load(shared, &query, &key, &value, &output_grad);
+        } else if (warp == 1) {
+          if (elect_sync()) multiply<keys::Work>(shared, memory, arguments);
+        } else if (warp == 2) {
+          if (elect_sync()) {
+            draw_items(pipeline.queue, arguments.key_tiles, arguments.header->key_tile_count,
+                       arguments.query_heads / config::kGroups, &arguments.header->next_key_item);
+          }
+        } else if (warp == 3) {
+          keys::load_stats(shared, arguments);
+        } else {
+          keys::consume(shared, memory, &key_grad, &value_grad, arguments);
+        }
+      });
+}

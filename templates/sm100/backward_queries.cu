@@ -1,0 +1,118 @@
+// The query's gradient for compute capability 10.x: a tile of 128 queries stays, the keys it sees stream
+// past, 64 at a time. A query that the whole batch shares stays for all sequences of a part; parts are summed
+// later, in order.
+namespace jfa::kernel::queries {
+
+struct Control {
+  BackwardPipeline<QueryRun> pipeline;
+  ProductBarriers barriers;
+  u32 tensor_memory;
+};
+
+struct Work {
+  static constexpr bool kValueGradient = false;
+  __device__ static inline int segments(const QueryRun& run) { return run.tiles; }
+  // Negative: the segment is passed over.
+  __device__ static inline int streamed_tiles(const BackwardArguments& arguments, const QueryRun& run,
+                                              int segment) {
+    const QueryTile& tile = arguments.query_tiles[run.first_tile + segment * run.tile_step];
+    return skipped(run, tile) ? -1 : (tile.key_count + kStreamedRows - 1) / kStreamedRows;
+  }
+  // Parts of a gradient leave through global memory, a whole one through its stationary tiles.
+  __device__ static inline bool leaves_stationary(const QueryRun& run) { return run.part >= 0; }
+};
+
+__device__ inline void consume(const BackwardShared<Control>& shared, TensorMemory memory,
+                               const TensorMap* query_grad, const BackwardArguments& arguments) {
+  Control& control = *shared.control;
+  BackwardPipeline<QueryRun>& pipeline = control.pipeline;
+  const int row = threadIdx.x % kGradientThreads;
+  const bool leader = row == 0;
+  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  GradientPhases phases;
+  for (;;) {
+    const Item<QueryRun> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const QueryRun& run = item.tile;
+    QueryTile tile;
+    bool empty = true;
+    for (int i = 0; i < run.tiles; ++i) {
+      tile = arguments.query_tiles[run.first_tile + i * run.tile_step];
+      if (skipped(run, tile)) continue;
+      empty = empty && tile.key_count == 0;
+      const bool valid = row < tile.rows;
+      const i64 place = static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + row;
+      const float lse_log2 = lse_log2_of(arguments.lse + place, valid);
+      const float delta = valid ? arguments.delta[place] : 0.0f;
+      const Interval seen = visible(tile.query_position + row - tile.key_position, tile.key_count);
+      for (int first = 0; first < tile.key_count; first += kStreamedRows) {
+        score_operands<false>(control.barriers, lane_memory, {seen.begin - first, seen.end - first}, phases,
+                              [&](int, float score, float grad, float& p, float& g) {
+                                p = ex2_approx(fmaf(score, arguments.scale_log2, -lse_log2));
+                                g = p * (grad - delta);
+                              });
+      }
+    }
+    wait_products(control.barriers, phases);
+
+    if (run.part >= 0) {
+      const i64 partial =
+          (static_cast<i64>(run.part) * arguments.query_heads + item.head) * arguments.partial_rows +
+          tile.query_row + row;
+      store_row(arguments.partial_query_grad + partial * config::kPaddedDim, lane_memory + kGradientColumn,
+                arguments.scale, empty, row < tile.rows);
+      continue;
+    }
+    const u32 queries = shared.stationary_tile(stationary.slot, 0);
+    stationary.wait_full(pipeline.stationary_full);
+    bar_sync(kGradientBarrier, kGradientThreads);
+    stage_row(queries, lane_memory + kGradientColumn, row, arguments.scale, empty);
+    fence_proxy_async_shared();
+    bar_sync(kGradientBarrier, kGradientThreads);
+    if (leader) {
+      // Boxes have half a tile's rows.
+      for (int half = 0; half < kTileRows && half < tile.rows; half += kStreamedRows) {
+        store_tile<kTileRows, kStreamedRows>(query_grad, item.head, tile.query_row + half, tile.rows - half,
+                                             queries + box_bytes(half));
+      }
+      cp_async_bulk_commit_group();
+      cp_async_bulk_wait_group_read();
+      mbarrier_arrive(&pipeline.stationary_empty[stationary.slot]);
+    }
+    stationary.advance();
+  }
+  if (leader) cp_async_bulk_wait_group();
+}
+
+}  // namespace jfa::kernel::queries
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+    jfa_backward_queries(const __grid_constant__ jfa::kernel::TensorMap query,
+                         const __grid_constant__ jfa::kernel::TensorMap key,
+                         const __grid_constant__ jfa::kernel::TensorMap value,
+                         const __grid_constant__ jfa::kernel::TensorMap output_grad,
+                         const __grid_constant__ jfa::kernel::TensorMap query_grad,
+                         const __grid_constant__ jfa::kernel::BackwardArguments arguments) {
+  using namespace jfa::kernel;
+  extern __shared__ unsigned char shared_bytes[];
+  const BackwardShared<queries::Control> shared = carve_backward<queries::Control>(shared_bytes);
+  BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
+  run_roles(
+      shared, [&] { init_pipeline(pipeline, 2 + kGradientWarps, 1, 0); },
+      [&](int warp, TensorMemory memory) {
+        if (warp == 0) {
+          if (elect_sync()) queries::load(shared, arguments, &query, &key, &value, &output_grad);
+        } else if (warp == 1) {
+          if (elect_sync()) multiply<queries::Work>(shared, memory, arguments);
+        } else if (warp == 2) {
+          if (elect_sync()) {
+            draw_items(pipeline.queue, arguments.query_runs, arguments.header->query_run_count,
+                       arguments.query_heads, &arguments.header->next_item);
+          }
+        } else if (warp >= 4) {
+          queries::consume(shared, memory, &query_grad, arguments);
+        }
+      });
+}
