@@ -212,6 +212,7 @@ __device__ inline void run_roles(const BackwardShared<Control>& shared, Init ini
   tcgen05_fence_after_thread_sync();
   const TensorMemory memory = control.tensor_memory;
   roles(warp, memory);
+  __syncwarp();  // the elected lanes rejoin their warps: the CTA's barrier is for whole ones
   tcgen05_fence_before_thread_sync();
   __syncthreads();
   if (warp == 3) {

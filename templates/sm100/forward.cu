@@ -40,20 +40,21 @@ struct PendingTile {
 };
 
 __device__ inline void multiply_values(const Shared<Control>& shared, TensorMemory memory,
-                                       const PendingTile& pending, u32& phase) {
+                                       PendingTile& pending, u32& phase) {
+  if (pending.columns == 0) return;
   Control& control = *shared.control;
   pending.value.wait_full(control.pipeline.key_value_full);
   mbarrier_wait(&control.probability_full, phase);
   phase ^= 1;
   tcgen05_fence_after_thread_sync();
-  constexpr int kColumns = config::kPaddedDim;
   for (int k = 0; k < pending.columns / 16; ++k) {
     tcgen05_mma_ts(memory + kOutputColumn, memory + kProbabilityColumn + k * 8,
                    descriptor_n_major<kTileRows>(shared.key_value_tile(pending.value.slot), k),
-                   instruction_descriptor(kColumns, true), !pending.first || k > 0);
+                   instruction_descriptor(config::kPaddedDim, true), !pending.first || k > 0);
   }
   tcgen05_commit(&control.pipeline.key_value_empty[pending.value.slot]);
   tcgen05_commit(&control.product_done);
+  pending.columns = 0;
 }
 
 __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory) {
@@ -68,7 +69,11 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
     const Item<QueryTile> item = take_item(control.pipeline.queue, items);
     if (item.head < 0) break;
     const int count = tiles_of(item.tile.key_count);
-    if (count == 0) continue;
+    if (count == 0) {
+      // The softmax cannot take this item before the pending product, and the queue is short.
+      multiply_values(shared, memory, pending, probability_phase);
+      continue;
+    }
     queries.wait_full(control.pipeline.query_full);
     for (int j = 0; j < count; ++j) {
       tiles.wait_full(control.pipeline.key_value_full);
@@ -87,13 +92,13 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
       if (j == count - 1) tcgen05_commit(&control.pipeline.query_empty[queries.slot]);
       buffer ^= 1;
       tiles.advance();
-      if (pending.columns != 0) multiply_values(shared, memory, pending, probability_phase);
+      multiply_values(shared, memory, pending, probability_phase);
       pending = {tiles, columns, j == 0};
       tiles.advance();
     }
     queries.advance();
   }
-  if (pending.columns != 0) multiply_values(shared, memory, pending, probability_phase);
+  multiply_values(shared, memory, pending, probability_phase);
 }
 
 // Multiplies this thread's row of the output accumulator by `factor`.
@@ -273,6 +278,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     softmax(shared, memory, &output, arguments);
   }
 
+  __syncwarp();  // the elected lanes rejoin their warps: the CTA's barrier is for whole ones
   tcgen05_fence_before_thread_sync();
   __syncthreads();
   if (warp == 3) {
