@@ -49,27 +49,39 @@ CUresult load_library(Device::Impl& device, const KernelImage& image, CUlibrary*
   return result;
 }
 
-CUresult load_entry(Device::Impl& device, CUlibrary library, const EntryPlan& entry, CUfunction* function) {
-  const DriverTable& driver = device.driver;
-  CUkernel kernel = nullptr;
-  CUresult result = driver.cuLibraryGetKernel(&kernel, library, entry.name.c_str());
-  if (result == CUDA_SUCCESS && entry.shared_bytes > 0) {
-    result = driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, entry.shared_bytes,
-                                         kernel, device.device);
-  }
-  *function = reinterpret_cast<CUfunction>(kernel);  // as the driver documents for its launch functions
+// As many CTAs as the device holds at once: persistent CTAs that wait for one another must all be resident.
+CUresult count_resident(Device::Impl& device, const KernelPlan& plan, LoadedEntry& entry) {
+  entry.resident_ctas = 1;
+  if (entry.plan.grid == EntryPlan::Grid::kOneCta) return CUDA_SUCCESS;
+  int per_sm = 0;
+  const CUresult result = device.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+      &per_sm, entry.function, entry.plan.threads, static_cast<std::size_t>(entry.plan.shared_bytes));
+  if (plan.tensor_memory_columns > 0)
+    per_sm = std::min(per_sm, kTensorMemoryColumns / plan.tensor_memory_columns);
+  entry.resident_ctas = per_sm * device.sm_count;
   return result;
 }
 
-// As many CTAs as the device holds at once: persistent CTAs that wait for one another must all be resident.
-CUresult count_resident(Device::Impl& device, const KernelPlan& plan, CUfunction function, int* ctas) {
-  int per_sm = 0;
-  const CUresult result = device.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-      &per_sm, function, plan.main.threads, static_cast<std::size_t>(plan.main.shared_bytes));
-  if (plan.tensor_memory_columns > 0)
-    per_sm = std::min(per_sm, kTensorMemoryColumns / plan.tensor_memory_columns);
-  *ctas = per_sm * device.sm_count;
-  return result;
+Result<LoadedEntry> load_entry(Device::Impl& device, CUlibrary library, const KernelPlan& plan,
+                               const EntryPlan& entry_plan, const std::string& kernels_name) {
+  const DriverTable& driver = device.driver;
+  LoadedEntry entry{entry_plan};
+  CUkernel kernel = nullptr;
+  CUresult result = driver.cuLibraryGetKernel(&kernel, library, entry_plan.name.c_str());
+  if (result == CUDA_SUCCESS && entry_plan.shared_bytes > 0) {
+    result = driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                         entry_plan.shared_bytes, kernel, device.device);
+  }
+  entry.function = reinterpret_cast<CUfunction>(kernel);  // as the driver documents for its launch functions
+  if (result == CUDA_SUCCESS) result = count_resident(device, plan, entry);
+  if (result != CUDA_SUCCESS)
+    return device.failure(result, fmt::format("loading {} of {}", entry_plan.name, kernels_name));
+  if (entry.resident_ctas < 1)
+    return device.failure(
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        fmt::format("fitting {} of {} ({} threads, {} bytes of shared memory) on a multiprocessor",
+                    entry_plan.name, kernels_name, entry_plan.threads, entry_plan.shared_bytes));
+  return entry;
 }
 
 Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const KernelImage& image,
@@ -89,19 +101,10 @@ Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const K
     const Status status = device.failure(result, "loading " + kernels.name);
     return Status(status.kind(), status.message(), log.empty() ? status.detail() : log);
   }
-  for (const auto& [entry, function] : {std::pair{&plan.prepare, &kernels.prepare},
-                                        {&plan.main, &kernels.main},
-                                        {&plan.merge, &kernels.merge}}) {
-    result = load_entry(device, library.get(), *entry, function);
-    if (result != CUDA_SUCCESS)
-      return device.failure(result, fmt::format("loading {} of {}", entry->name, kernels.name));
-  }
-  result = count_resident(device, plan, kernels.main, &kernels.resident_ctas);
-  if (result != CUDA_SUCCESS || kernels.resident_ctas < 1) {
-    if (result == CUDA_SUCCESS) result = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-    return device.failure(
-        result, fmt::format("fitting {} of {} ({} threads, {} bytes of shared memory) on a multiprocessor",
-                            plan.main.name, kernels.name, plan.main.threads, plan.main.shared_bytes));
+  for (const EntryPlan* entry_plan : entries_of(plan)) {
+    Result<LoadedEntry> entry = load_entry(device, library.get(), plan, *entry_plan, kernels.name);
+    if (!entry) return entry.status();
+    kernels.entries.push_back(*std::move(entry));
   }
   library.keep();
   return kernels;

@@ -8,20 +8,24 @@
 #include <cstddef>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "generator/plan.h"
 #include "jfa/attention.h"
 
 namespace jfa {
 
+struct LoadedEntry {
+  EntryPlan plan;
+  CUfunction function = nullptr;
+  int resident_ctas = 0;  // as many as the whole device holds at once; 1 for an entry of one CTA
+};
+
 /// One specialisation, loaded on one device.
 struct LoadedKernels {
   KernelPlan plan;
-  std::string name;  // of the specialisation
-  CUfunction prepare = nullptr;
-  CUfunction main = nullptr;
-  CUfunction merge = nullptr;
-  int resident_ctas = 0;  // of the main entry, on the whole device
+  std::string name;                  // of the specialisation
+  std::vector<LoadedEntry> entries;  // in the order of entries_of(plan)
 };
 
 /// Grows only: a kernel stays loaded for the life of its device, because a captured graph may still launch

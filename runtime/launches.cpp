@@ -68,16 +68,16 @@ class Launcher {
   Launcher(const Device::Impl& device, const LoadedKernels& kernels, CUstream stream)
       : device_(device), kernels_(kernels), stream_(stream) {}
 
-  Status launch(CUfunction function, const EntryPlan& entry, int ctas, void** arguments) const {
+  Status launch(const LoadedEntry& entry, int ctas, void** arguments) const {
     CUlaunchConfig config{};
     config.gridDimX = static_cast<unsigned>(ctas);
     config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-    config.blockDimX = static_cast<unsigned>(entry.threads);
-    config.sharedMemBytes = static_cast<unsigned>(entry.shared_bytes);
+    config.blockDimX = static_cast<unsigned>(entry.plan.threads);
+    config.sharedMemBytes = static_cast<unsigned>(entry.plan.shared_bytes);
     config.hStream = stream_;
-    const CUresult result = device_.driver.cuLaunchKernelEx(&config, function, arguments, nullptr);
+    const CUresult result = device_.driver.cuLaunchKernelEx(&config, entry.function, arguments, nullptr);
     if (result == CUDA_SUCCESS) return {};
-    return failure(result, fmt::format("launching {}", entry.name));
+    return failure(result, fmt::format("launching {}", entry.plan.name));
   }
 
   Status failure(CUresult result, std::string_view what) const {
@@ -124,21 +124,22 @@ Status launch(const Device::Impl& device, const LoadedKernels& kernels, const Fo
       return launcher.failure(result, fmt::format("encoding the tensor map of {}", operands[i].name));
   }
 
+  const LoadedEntry& prepare_entry = kernels.entries[0];
+  const LoadedEntry& main_entry = kernels.entries[1];
+  const LoadedEntry& merge_entry = kernels.entries[2];
   kernel::PrepareArguments prepare = prepare_arguments(launches, workspace);
   void* prepare_pointers[] = {&prepare};
-  if (Status status = launcher.launch(kernels.prepare, plan.prepare, 1, prepare_pointers); !status.ok())
-    return status;
+  if (Status status = launcher.launch(prepare_entry, 1, prepare_pointers); !status.ok()) return status;
 
   kernel::ForwardArguments forward = forward_arguments(launches, workspace);
   void* forward_pointers[] = {&maps[0], &maps[1], &maps[2], &maps[3], &forward};
   const std::int64_t items = launches.map.tile_capacity * launches.valid.query.heads;
-  const int ctas = static_cast<int>(std::min<std::int64_t>(kernels.resident_ctas, items));
-  if (Status status = launcher.launch(kernels.main, plan.main, ctas, forward_pointers); !status.ok())
-    return status;
+  const int ctas = static_cast<int>(std::min<std::int64_t>(main_entry.resident_ctas, items));
+  if (Status status = launcher.launch(main_entry, ctas, forward_pointers); !status.ok()) return status;
   if (launches.map.part_capacity == 0) return {};
   kernel::MergeArguments merge = merge_arguments(launches, workspace);
   void* merge_pointers[] = {&merge};
-  return launcher.launch(kernels.merge, plan.merge, kernels.resident_ctas, merge_pointers);
+  return launcher.launch(merge_entry, main_entry.resident_ctas, merge_pointers);
 }
 
 }  // namespace jfa
