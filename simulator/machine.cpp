@@ -118,6 +118,8 @@ Cta::Cta(Machine& machine, Sm& sm, Cluster& cluster, std::uint32_t rank, Dim3 in
       dynamic_shared_offset_(dynamic_offset(machine.entry())),
       shared_(dynamic_shared_offset_ + machine.config().dynamic_shared_bytes, machine.checks()),
       live_threads_(threads_) {
+  const std::uint32_t end = kReservedSharedBytes + machine.entry().static_shared_bytes;
+  shared_.set_flags(end, dynamic_shared_offset_ - end, SharedMemory::kPadding);
   cluster.ctas.push_back(this);
 }
 

@@ -87,6 +87,9 @@ struct Split {
   bool parked = false;
   std::unique_ptr<Wait> wait;  // null: can run
   Resume resume = Resume::kNext;
+  static constexpr std::uint64_t kLongestPoll = 16;  // warp instructions of a polling loop
+  std::uint64_t since_poll = kLongestPoll + 1;       // instructions since the last failed poll, up to that
+  std::uint32_t poll_pc = kNoPc;                     // where that was
 };
 
 class Warp {

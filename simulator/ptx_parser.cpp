@@ -9,8 +9,10 @@
 namespace jfa::simulator {
 namespace {
 
-// Bits of a type modifier without its dot; 0 if it is none.
-int type_bits(std::string_view type) {
+// Bits of a type such as `.b32`; 0 if it is none.
+int type_bits(std::string_view word) {
+  if (word.empty() || word[0] != '.') return 0;
+  const std::string_view type = word.substr(1);
   if (type == "pred") return 1;
   if (type == "f16x2" || type == "bf16x2") return 32;
   if (type == "f32x2") return 64;
@@ -121,7 +123,7 @@ class Parser {
         while (!cursor_.accept(')')) cursor_.word(), cursor_.accept(',');
       } else if (word == ".v2" || word == ".v4") {
         lanes = word == ".v2" ? 2 : 4;
-      } else if (const int bits = type_bits(word.substr(1)); bits >= 8) {
+      } else if (const int bits = type_bits(word); bits >= 8) {
         element_bytes = bits / 8;
       } else {
         cursor_.fail("`" + std::string(word) + "` is not known in a variable");
@@ -319,7 +321,7 @@ class Parser {
 
   void declare_registers(Scope& scope) {
     std::string_view type = cursor_.word();
-    const int bits = type_bits(type.substr(1));
+    const int bits = type_bits(type);
     if (bits == 0) cursor_.fail("a register of type `" + std::string(type) + "`");
     do {
       std::string name(cursor_.word());

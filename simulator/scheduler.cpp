@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::uint32_t kQuantum = 256;  // warp instructions of a turn; eager and lazy
 constexpr std::uint32_t kMostRandomQuantum = 64;
-constexpr std::uint64_t kLongestPoll = 16;         // warp instructions
-constexpr std::uint64_t kPatienceRounds = 4096;  // lazy: rounds after which an operation moves all the same
+constexpr std::uint64_t kLongestPoll = 16;  // warp instructions
+constexpr std::uint64_t kPatienceRounds =
+    4096;  // rounds after which lazy operations move all the same, and groups dissolve
 constexpr std::uint64_t kMostIdleRounds =
     200'000;  // of nothing but failed polls, before it is called a livelock
 
@@ -72,8 +73,7 @@ void Scheduler::run() {
       rounds_without_step = 0;
       idle_rounds = 0;
     } else if (polling_) {
-      if (++idle_rounds > kMostIdleRounds)
-        report_livelock("every warp polls for something that nobody will do");
+      count_idle(++idle_rounds);
     } else {
       stuck();
     }
@@ -206,8 +206,10 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
         break;
       case Step::kYield:
         ++warp.current().pc;
-        // Polling loops are short; a turn that did more than that got somewhere.
-        return executed - before > kLongestPoll ? Turn::kRan : Turn::kPolled;
+        turn = end_turn(warp.current(), executed - before);
+        warp.current().since_poll = 0;
+        warp.current().poll_pc = warp.current().pc - 1;
+        return turn;
       case Step::kMoved:
       case Step::kRetry:
         break;
@@ -224,7 +226,13 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
     }
     if (ctas_exited_) return turn;
   }
-  return turn;
+  return end_turn(warp.current(), executed - before);
+}
+
+// Polling loops are short: a split that has done more since its last poll is getting somewhere.
+Scheduler::Turn Scheduler::end_turn(Split& split, std::uint64_t executed) {
+  split.since_poll = std::min(split.since_poll + executed, kLongestPoll + 1);
+  return split.since_poll > kLongestPoll ? Turn::kRan : Turn::kPolled;
 }
 
 bool Scheduler::round() {
@@ -259,8 +267,7 @@ void Scheduler::random_turn() {
   const Strand strand = strands_[pick];
   const Turn turn = run_split(*strand.warp, strand.split, 1 + choose(kMostRandomQuantum));
   if (turn == Turn::kRan) idle_turns_ = 0;
-  if (turn != Turn::kRan && ++idle_turns_ > kMostIdleRounds * 8)
-    report_livelock("every warp polls for something that nobody will do");
+  if (turn != Turn::kRan) count_idle(++idle_turns_);
 }
 
 // --- Asynchronous operations
@@ -309,14 +316,25 @@ bool Scheduler::drain() {
 
 // --- No one can go on
 
+// Lanes that wait for each other where branches meet may owe each other progress behind it. False if none do.
+bool Scheduler::dissolve_groups() {
+  bool any = false;
+  for (Warp* warp : warps_) {
+    for (const Split& split : warp->splits) any |= split.parked;
+    warp->dissolve_groups();
+  }
+  return any;
+}
+
 void Scheduler::stuck() {
   refuse_divergence();
-  bool dissolved = false;
-  for (Warp* warp : warps_)
-    for (const Split& split : warp->splits) dissolved |= split.group >= 0;
-  if (!dissolved) report_deadlock();
-  // Lanes that wait for each other at a reconvergence point may owe each other progress before it.
-  for (Warp* warp : warps_) warp->dissolve_groups();
+  if (!dissolve_groups()) report_deadlock();
+}
+
+// Nobody did more than poll, for the count-th time in a row.
+void Scheduler::count_idle(std::uint64_t count) {
+  if (count % kPatienceRounds == 0 && dissolve_groups()) return;
+  if (count > kMostIdleRounds) report_livelock("every warp polls for something that nobody will do");
 }
 
 ProgramPoint Scheduler::standing(const Warp& warp, const Split& split) const {
@@ -350,6 +368,9 @@ std::string Scheduler::who_waits() const {
       if (++lines > kMostLines) continue;
       text += fmt::format("  lanes {:#010x} at {}\n", split.mask, standing(*warp, split).describe());
       if (split.wait != nullptr) text += fmt::format("    wait for {}\n", split.wait->describe());
+      if (split.wait == nullptr && split.since_poll <= kLongestPoll && split.poll_pc != kNoPc)
+        text +=
+            fmt::format("    polls at {}\n", warp->point(machine_.entry().code[split.poll_pc]).describe());
       if (split.parked) text += "    wait for the other lanes of their warp at a point where branches meet\n";
     }
   if (lines > kMostLines) text += fmt::format("  … and {} more\n", lines - kMostLines);

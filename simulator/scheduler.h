@@ -37,6 +37,7 @@ class Scheduler {
   // Warps
   bool can_run(Warp& warp, std::size_t index);  // ends a wait that is over
   Turn run_split(Warp& warp, std::size_t index, std::uint32_t quantum);
+  Turn end_turn(Split& split, std::uint64_t executed);
   bool round();  // every runnable split once; true if any did more than poll
   void random_turn();
 
@@ -48,6 +49,8 @@ class Scheduler {
 
   // No one can go on
   void stuck();
+  void count_idle(std::uint64_t count);
+  bool dissolve_groups();
   void refuse_divergence();
   std::string who_waits() const;
   [[noreturn]] void report_deadlock();

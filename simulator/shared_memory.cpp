@@ -67,6 +67,8 @@ void SharedMemory::refuse(std::uint32_t offset, std::uint32_t bytes, bool write,
     fail_at(ErrorKind::kMisaligned, point, offset, fmt::format("{} is not aligned to {}", what, bytes));
   std::uint8_t any = 0;
   for (std::uint32_t i = 0; i < bytes; ++i) any |= flags_[offset + i];
+  if ((any & kPadding) != 0)
+    fail_at(ErrorKind::kOutOfBounds, point, offset, fmt::format("{}: no variable is there", what));
   if ((any & kBarrierObject) != 0)
     fail_at(ErrorKind::kBarrier, point, offset, fmt::format("{} touches a live mbarrier", what));
   if ((any & (kWriteInFlight | kReadInFlight)) != 0 && (write || (any & kWriteInFlight) != 0)) {

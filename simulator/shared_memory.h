@@ -21,6 +21,7 @@ class SharedMemory {
     kWriteInFlight = 2,  // destination of an asynchronous operation that nobody has waited for yet
     kReadInFlight = 4,   // source of one
     kBarrierObject = 8,  // part of a live mbarrier
+    kPadding = 16,       // belongs to no variable: between the static ones and the dynamic arena
   };
 
   /// checks = false turns all but the bounds and alignment checks off.
@@ -43,12 +44,12 @@ class SharedMemory {
   // --- The generic proxy. The checks throw on bounds, alignment, initialisation, flight, barrier objects; an
   // access is `bytes` long (a power of two up to 32) and must be aligned to that.
   void check_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
-    if (!quick_check(offset, bytes, kInitialised | kWriteInFlight | kBarrierObject, kInitialised))
+    if (!quick_check(offset, bytes, kInitialised | kWriteInFlight | kBarrierObject | kPadding, kInitialised))
       refuse(offset, bytes, false, point);
   }
   /// Also records the bytes as initialised and written by `thread` (index in the CTA).
   void check_write(std::uint32_t offset, std::uint32_t bytes, int thread, const ProgramPoint& point) {
-    if (!quick_check(offset, bytes, kWriteInFlight | kReadInFlight | kBarrierObject, 0))
+    if (!quick_check(offset, bytes, kWriteInFlight | kReadInFlight | kBarrierObject | kPadding, 0))
       refuse(offset, bytes, true, point);
     note_write(offset, bytes, thread);
   }

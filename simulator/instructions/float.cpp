@@ -36,22 +36,41 @@ float output(float value) {
   return std::bit_cast<float>((bits & 0x7fffffffu) > 0x7f800000u ? kNanBits : bits);
 }
 
-// Operations on floats, each given the double (to odd) and the quick form for round to nearest.
+// a·b + c for a directed mode: rounding down, a sum that cancels is −0.
+template <Rounding rounding>
+double sum_to_odd(double a, double b, double c) {
+  const double sum = fma_round_to_odd(a, b, c);
+  if (rounding == Rounding::kDown && sum == 0) return std::signbit(a * b) || std::signbit(c) ? -0.0 : 0.0;
+  return sum;
+}
+
+// Operations on floats, each in the quick form for round to nearest, and in double (to odd) for the other
+// modes.
 struct Add {
   static float nearest(float a, float b) { return a + b; }
-  static double odd(double a, double b) { return fma_round_to_odd(a, 1.0, b); }
+  template <Rounding rounding>
+  static double odd(double a, double b) {
+    return sum_to_odd<rounding>(a, 1.0, b);
+  }
 };
 struct Sub {
   static float nearest(float a, float b) { return a - b; }
-  static double odd(double a, double b) { return fma_round_to_odd(a, 1.0, -b); }
+  template <Rounding rounding>
+  static double odd(double a, double b) {
+    return sum_to_odd<rounding>(a, 1.0, -b);
+  }
 };
 struct Mul {
   static float nearest(float a, float b) { return a * b; }
-  static double odd(double a, double b) { return a * b; }  // exact
+  template <Rounding>
+  static double odd(double a, double b) {
+    return a * b;  // exact
+  }
 };
 struct Div {
   static float nearest(float a, float b) { return a / b; }
   // The quotient of 24-bit numbers, with a sticky last bit.
+  template <Rounding>
   static double odd(double a, double b) {
     const double q = a / b;
     if (!std::isfinite(q) || q == 0) return q;
@@ -69,7 +88,7 @@ constexpr auto float_binary = [](float a, float b) {
   if constexpr (rounding == Rounding::kNearest)
     return output<flags>(Op::nearest(a, b));
   else
-    return output<flags>(to_float(Op::odd(a, b), rounding));
+    return output<flags>(to_float(Op::template odd<rounding>(a, b), rounding));
 };
 
 template <Rounding rounding, int flags>
@@ -78,7 +97,7 @@ constexpr auto float_fma = [](float a, float b, float c) {
 #ifdef __FMA__
   if constexpr (rounding == Rounding::kNearest) return output<flags>(std::fma(a, b, c));
 #endif
-  return output<flags>(to_float(fma_round_to_odd(a, b, c), rounding));
+  return output<flags>(to_float(sum_to_odd<rounding>(a, b, c), rounding));
 };
 
 // --- f64: the processor's own rounding modes.

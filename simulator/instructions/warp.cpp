@@ -200,10 +200,10 @@ void register_warp(InstructionTable& t) {
     const Slot m = d.source(1, 32);
     d.emit(elect).operand = {d.destination(0, 32), d.second_destination(0, 1), m};
   });
-  t.add("match.sync.any.b32", decode_match<u32, false>);
-  t.add("match.sync.any.b64", decode_match<u64, false>);
-  t.add("match.sync.all.b32", decode_match<u32, true>);
-  t.add("match.sync.all.b64", decode_match<u64, true>);
+  t.add("match.any.sync.b32", decode_match<u32, false>);
+  t.add("match.any.sync.b64", decode_match<u64, false>);
+  t.add("match.all.sync.b32", decode_match<u32, true>);
+  t.add("match.all.sync.b64", decode_match<u64, true>);
   t.add("redux.sync.add.(u32|s32)", decode_reduce<u32, [](u32 a, u32 b) { return a + b; }>);
   t.add("redux.sync.min.u32", decode_reduce<u32, [](u32 a, u32 b) { return std::min(a, b); }>);
   t.add("redux.sync.max.u32", decode_reduce<u32, [](u32 a, u32 b) { return std::max(a, b); }>);
