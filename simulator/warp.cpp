@@ -197,7 +197,7 @@ void Warp::write(Space space, std::uint64_t address, std::uint32_t bytes, const 
 }
 
 std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes, bool write,
-                         const ProgramPoint& where) {
+                        const ProgramPoint& where) {
   if (space == Space::kGeneric) {
     if (in_window(address, kSharedWindow))
       space = Space::kSharedCluster, address -= kSharedWindow;
