@@ -58,6 +58,8 @@ class Bundle {
 
  private:
   Bundle() = default;
+  /// The checked entry, and the bytes it came from.
+  Result<Entry> load(const BundleRow& row, std::string& bytes) const;
 
   std::string path_;
   std::unique_ptr<ReadableFile> file_;

@@ -88,18 +88,24 @@ Result<std::shared_ptr<const Bundle>> Bundle::open(std::shared_ptr<FileSystem> f
   return std::shared_ptr<const Bundle>(bundle);
 }
 
-Result<std::string> Bundle::read(const BundleRow& row) const {
-  std::string bytes;
+Result<Entry> Bundle::load(const BundleRow& row, std::string& bytes) const {
   if (row.bytes > kMaxEntryBytes) return Status::unavailable("larger than any entry");
   if (const auto error = file_->read(row.offset, row.bytes, bytes)) return Status::unavailable(reason(error));
   if (bytes.size() != row.bytes) return Status::unavailable("the file ends within the entry");
   if (entry_checksum(bytes) != row.checksum) return Status::unavailable("the index has another checksum");
-  const auto entry = decode_entry(bytes);
-  if (!entry.ok()) return entry.status();
+  auto entry = decode_entry(bytes);
+  if (!entry.ok()) return entry;
   if (request_key(entry->fields) != row.request)
     return Status::unavailable("the entry holds another request");
   if (sha256(entry->image.compiler) != row.compiler)
     return Status::unavailable("the entry is another compiler's");
+  return entry;
+}
+
+Result<std::string> Bundle::read(const BundleRow& row) const {
+  std::string bytes;
+  const auto entry = load(row, bytes);
+  if (!entry.ok()) return entry.status();
   return bytes;
 }
 
@@ -118,13 +124,14 @@ Lookup Bundle::find(const Digest& request) const {
                               [](const BundleRow& a, const Digest& b) { return a.request < b; });
   for (; row != rows_.end() && row->request == request; ++row) {
     lookup.where = path_;
-    const auto bytes = read(*row);
-    if (bytes.ok()) {
-      lookup.image = std::make_shared<const KernelImage>(std::move(decode_entry(*bytes).value().image));
+    std::string bytes;
+    auto entry = load(*row, bytes);
+    if (entry.ok()) {
+      lookup.image = std::make_shared<const KernelImage>(std::move(entry->image));
       lookup.damage.clear();
       return lookup;
     }
-    lookup.damage = bytes.status().message();
+    lookup.damage = entry.status().message();
   }
   return lookup;
 }

@@ -1,6 +1,9 @@
 // Bundles: relocatable, deterministic, and never wrong.
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <map>
@@ -193,6 +196,32 @@ TEST_CASE("a bundle is published whole or not at all") {
   }
   CHECK(read_bytes(directory / "a.jfab") == before);
   CHECK(files_below(directory.path()).size() == 1);
+}
+
+TEST_CASE("kill -9 at every step of writing a bundle: the old one stays, or the new one is there") {
+  const auto old_requests = some_requests(1);
+  const auto new_requests = some_requests(3, 10);
+  std::uint64_t kills = 0;
+  for (int fatal = 0;; ++fatal) {
+    const TemporaryDirectory directory;
+    const std::string path = directory / "a.jfab";
+    REQUIRE(write_bundle(path, old_requests).ok());
+    const int status = wait_for(start_process([&] {
+      const auto files = std::make_shared<FaultyFileSystem>();
+      int steps = 0;
+      files->before = [&](Step, const std::string&) {
+        if (steps++ == fatal) ::kill(::getpid(), SIGKILL);
+        return std::error_code();
+      };
+      return write_bundle(path, new_requests, kCompiler, 1, 0, files).ok() ? 0 : 1;
+    }));
+    CHECK((unharmed(path, old_requests) || unharmed(path, new_requests)));
+    if (status == 0) break;
+    REQUIRE(status == -SIGKILL);
+    ++kills;
+  }
+  CHECK(kills >= 7);
+  count_faults("kill -9 while a bundle is written", kills);
 }
 
 TEST_CASE("entries out of order or twice are refused") {
