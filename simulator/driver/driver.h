@@ -138,6 +138,7 @@ class SimulatedDriver {
   bool initialised() const { return initialised_; }
   const DeviceOptions& options() const { return options_; }
   const std::string& last_report() const { return last_report_; }
+  std::uint64_t warp_instructions() const { return warp_instructions_; }
 
  private:
   struct Stream {
@@ -197,6 +198,7 @@ class SimulatedDriver {
   std::mutex mutex_;
   bool initialised_ = false;
   std::string last_report_;
+  std::uint64_t warp_instructions_ = 0;  // of all launches
 
   DeviceMemory memory_;
   std::set<CUdeviceptr> allocations_;  // of the context: not those of modules

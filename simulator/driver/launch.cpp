@@ -193,6 +193,7 @@ CUresult SimulatedDriver::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunct
     return error;
 
   const LaunchResult result = run_grid(*kernel->library->module, *kernel->entry, launch, memory_);
+  warp_instructions_ += result.statistics.warp_instructions;
   if (!result.ok) {
     last_report_ = result.report.text();
     stream->pending = error_of(result.report);

@@ -64,6 +64,16 @@ void fill_table(int slot, std::integer_sequence<int, kSlots...>) {
   (void)((kSlots == slot && (fill_table<kSlots>(tables[kSlots]), true)) || ...);
 }
 
+// nullptr for a table that is none of ours.
+SimulatedDriver* driver_of(const DriverTable* table) {
+  const std::lock_guard lock(drivers_mutex);
+  for (int slot = 0; slot < driver_count; ++slot) {
+    const auto i = static_cast<std::size_t>(slot);
+    if (table == &tables[i]) return drivers[i].get();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 const DriverTable* open_simulated_driver(const std::string& name, std::string* error) {
@@ -89,17 +99,17 @@ const DriverTable* open_simulated_driver(const std::string& name, std::string* e
 }
 
 std::string last_report(const DriverTable* table) {
-  SimulatedDriver* driver = nullptr;
-  {
-    const std::lock_guard lock(drivers_mutex);
-    for (int slot = 0; slot < driver_count; ++slot) {
-      if (table == &tables[static_cast<std::size_t>(slot)])
-        driver = drivers[static_cast<std::size_t>(slot)].get();
-    }
-  }
+  SimulatedDriver* driver = driver_of(table);
   if (driver == nullptr) return {};
   const std::lock_guard lock(driver->mutex());
   return driver->last_report();
+}
+
+std::uint64_t warp_instructions(const DriverTable* table) {
+  SimulatedDriver* driver = driver_of(table);
+  if (driver == nullptr) return 0;
+  const std::lock_guard lock(driver->mutex());
+  return driver->warp_instructions();
 }
 
 }  // namespace jfa::simulator
