@@ -658,6 +658,10 @@ TEST_CASE("what the checkers must catch on every schedule") {
                       "tcgen05.mma.cta_group::1.kind::f16 [%r8+8], %rd11, %rd12, %r30, %p5;"),
                "while tcgen05.mma is still in flight");  // another accumulator, overlapping
   check_caught(product, "M = 32", {.m = 32});
+  check_caught(
+      edited(product, "mma",
+             "add.s64 %rd11, %rd11, 7;\ntcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, %p5;"),
+      "cross the end of its 128-byte swizzled row");
   check_caught(edited(product, "commit",
                       "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [%r3];"),
                "cta_group::2");
