@@ -12,26 +12,38 @@ extern "C" __global__ void __launch_bounds__(256)
     const i32 head = index / kTileRows % a.query_heads;
     const SplitTile tile = a.split_tiles[index / kTileRows / a.query_heads];
     if (row >= tile.rows) continue;
+    const i64 first = partial_row(tile.first_part, a.query_heads, head, row);
+    const i64 part_rows = static_cast<i64>(a.query_heads) * kTileRows;
+    // A lane for every part, 32 at a time.
     float maximum = kMinusInfinity;
-    for (i32 p = 0; p < tile.parts; ++p)
-      maximum = fmaxf(maximum, a.partial_lse[partial_row(tile.first_part + p, a.query_heads, head, row)]);
+    for (i32 p = lane; p < tile.parts; p += 32)
+      maximum = fmaxf(maximum, a.partial_lse[first + p * part_rows]);
+    for (i32 distance = 16; distance > 0; distance /= 2)
+      maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffff, maximum, distance));
     const float reference = maximum == kMinusInfinity ? 0.0f : maximum;
     float sum = 0.0f;
     float values[kColumns] = {};
     const bool active = lane * kColumns < a.head_dim;
-    for (i32 p = 0; p < tile.parts; ++p) {
-      const i64 source = partial_row(tile.first_part + p, a.query_heads, head, row);
-      const float weight = ex2_approx((a.partial_lse[source] - reference) * kLog2E);
+    for (i32 begin = 0; begin < tile.parts; begin += 32) {
+      const i32 count = min(32, tile.parts - begin);
+      float weight = 0.0f;
+      if (lane < count)
+        weight = ex2_approx((a.partial_lse[first + (begin + lane) * part_rows] - reference) * kLog2E);
       sum += weight;
-      if (active) {
-        const float4 part = *reinterpret_cast<const float4*>(a.partial_output + source * config::kPaddedDim +
-                                                             lane * kColumns);
-        values[0] += weight * part.x;
-        values[1] += weight * part.y;
-        values[2] += weight * part.z;
-        values[3] += weight * part.w;
+#pragma unroll 4
+      for (i32 p = 0; p < count; ++p) {
+        const float part_weight = __shfl_sync(0xffffffff, weight, p);
+        if (active) {
+          const float4 part = *reinterpret_cast<const float4*>(
+              a.partial_output + (first + (begin + p) * part_rows) * config::kPaddedDim + lane * kColumns);
+          values[0] += part_weight * part.x;
+          values[1] += part_weight * part.y;
+          values[2] += part_weight * part.z;
+          values[3] += part_weight * part.w;
+        }
       }
     }
+    for (i32 distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
     const float inverse_sum = sum == 0.0f ? 0.0f : 1.0f / sum;
     if (active) {
       u32* output = reinterpret_cast<u32*>(static_cast<char*>(a.output) +

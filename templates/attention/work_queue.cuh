@@ -25,7 +25,8 @@ struct alignas(16) Item {
   i32 reserved[3];
 };
 
-constexpr int kItemStages = 4;
+// Drawn ahead: enough to hide the queue's latency, few enough to leave the last items to whoever is free.
+constexpr int kItemStages = 2;
 
 template <class Tile>
 struct ItemQueue {
