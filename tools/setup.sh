@@ -75,10 +75,11 @@ find_cuda() {
 
 # configure [cmake argument...]
 configure() {
-  local launcher=()
+  local launcher=() fresh=()
+  [[ -e $build_dir/build.ninja ]] || fresh=(--fresh)  # an interrupted first time leaves a half-filled cache
   if command -v ccache >/dev/null; then launcher=(-D CMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   say "Configuring ${build_dir#"$root"/} with CUDA's headers from $cuda_dir"
-  cmake --preset release -B "$build_dir" -D JFA_CUDA_INCLUDE_DIR="$cuda_dir/include" \
+  cmake "${fresh[@]}" --preset release -B "$build_dir" -D JFA_CUDA_INCLUDE_DIR="$cuda_dir/include" \
     "${launcher[@]}" "$@" --log-level=WARNING >&2
 }
 
