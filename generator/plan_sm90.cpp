@@ -25,8 +25,8 @@ KernelPlan plan_backward(const KernelSpec& spec) {
   plan.fragments =
       backward_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n64.cuh", value_product(spec.padded_dim)},
                          "sm90/descriptors.cuh");
-  plan.fragments.insert(plan.fragments.end(),
-                        {"sm90/fragment.cuh", "sm90/backward_keys.cu", "sm90/backward_queries.cu"});
+  plan.fragments.insert(plan.fragments.end(), {"sm90/fragment.cuh", "sm90/backward.cuh",
+                                               "sm90/backward_keys.cu", "sm90/backward_queries.cu"});
   return plan;
 }
 

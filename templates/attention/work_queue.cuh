@@ -64,6 +64,11 @@ __device__ inline Item<Tile> take_item_by_warp(ItemQueue<Tile>& queue, Ring<kIte
   return item;
 }
 
+// Gives a tile of a ring back: once per warp, when all that read it for this warp is complete.
+__device__ inline void release(u64* empty, int slot) {
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[slot]);
+}
+
 // The drawing thread's whole life: every tile of the list once per head. Heads are innermost, so that
 // neighbouring CTAs read whole rows of the tensors.
 template <class Tile>

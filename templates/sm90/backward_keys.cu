@@ -5,13 +5,6 @@
 //   the queries warpgroups 1-2  64 keys each: scores and their gradient, transposed, then both products
 namespace jfa::kernel::keys {
 
-constexpr int kConsumers = 2;
-constexpr int kConsumerRows = 64;
-constexpr int kConsumerWarps = 4 * kConsumers;
-constexpr int kGradientRegisters = config::kPaddedDim / 2;
-constexpr int kScoreRegisters = kStreamedRows / 2;
-constexpr int kStagingBarrier = 1;  // + consumer
-
 struct Control {
   BackwardPipeline<KeyTile> pipeline;
   alignas(16) QueryStats stats[kStreamedStages][kStreamedRows];
@@ -19,35 +12,24 @@ struct Control {
 
 // Scores become probabilities, their gradients what the key gradient is made of; both are rounded for the
 // products.
-__device__ inline void score_gradients(const float (&scores)[kScoreRegisters],
-                                       float (&gradients)[kScoreRegisters], const QueryStats* stats,
-                                       const Interval (&seen)[2], float scale_log2,
-                                       u32 (&probabilities)[4][4], u32 (&score_grads)[4][4]) {
+__device__ inline void score_operands(const float (&scores)[kScoreRegisters],
+                                      float (&gradients)[kScoreRegisters], const QueryStats* stats,
+                                      const Seen& seen, float scale_log2, u32 (&probabilities)[4][4],
+                                      u32 (&score_grads)[4][4]) {
   float p[kScoreRegisters];
 #pragma unroll
-  for (int i = 0; i < kScoreRegisters; ++i) {
-    const QueryStats& query = stats[fragment_column(i)];
-    p[i] = ex2_approx(fmaf(scores[i], scale_log2, -query.lse_log2));
-  }
-  const bool masked =
-      seen[0].begin > 0 || seen[0].end < kStreamedRows || seen[1].begin > 0 || seen[1].end < kStreamedRows;
-  if (__any_sync(0xffffffff, masked)) {
+  for (int i = 0; i < kScoreRegisters; ++i)
+    p[i] = ex2_approx(fmaf(scores[i], scale_log2, -stats[fragment_column(i)].lse_log2));
+  if (__any_sync(0xffffffff, !seen.all())) {
 #pragma unroll
-    for (int i = 0; i < kScoreRegisters; ++i) {
-      const Interval& row = seen[fragment_row(i)];
-      if (fragment_column(i) < row.begin || fragment_column(i) >= row.end) p[i] = 0.0f;
-    }
+    for (int i = 0; i < kScoreRegisters; ++i)
+      if (!seen.contains(i)) p[i] = 0.0f;
   }
 #pragma unroll
-  for (int i = 0; i < kScoreRegisters; ++i) {
+  for (int i = 0; i < kScoreRegisters; ++i)
     gradients[i] = p[i] * (gradients[i] - stats[fragment_column(i)].delta);
-  }
   pack_fragment(p, probabilities);
   pack_fragment(gradients, score_grads);
-}
-
-__device__ inline void release(u64* empty, int slot) {
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[slot]);
 }
 
 __device__ inline void consume(const BackwardShared<Control>& shared, const TensorMap* key_grad,
@@ -63,11 +45,10 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const KeyTile& tile = item.tile;
-    const u32 keys = shared.stationary_tile(stationary.slot, 0) + half;
-    const u32 values = shared.stationary_tile(stationary.slot, 1) + half;
-    const int row = consumer * kConsumerRows + fragment_first_row();
-    const Interval seen[2] = {visible(tile.key_position + row - tile.query_position, tile.query_count),
-                              visible(tile.key_position + row + 8 - tile.query_position, tile.query_count)};
+    const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0) + half,
+                                     shared.stationary_tile(stationary.slot, 1) + half};
+    const int row = tile.key_position + consumer * kConsumerRows + fragment_first_row() - tile.query_position;
+    const Seen seen = {{visible(row, tile.query_count), visible(row + 8, tile.query_count)}};
     float key_gradient[kGradientRegisters], value_gradient[kGradientRegisters];
 #pragma unroll
     for (int i = 0; i < kGradientRegisters; ++i) key_gradient[i] = value_gradient[i] = 0.0f;
@@ -75,38 +56,19 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     stationary.wait_full(pipeline.stationary_full);
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
-        const u32 queries = shared.streamed_tile(streamed.slot, 0);
-        const u32 output_grads = shared.streamed_tile(streamed.slot, 1);
+        const u32 streamed_tiles[2] = {shared.streamed_tile(streamed.slot, 0),
+                                       shared.streamed_tile(streamed.slot, 1)};
         float scores[kScoreRegisters], gradients[kScoreRegisters];
         u32 probabilities[4][4], score_grads[4][4];
         streamed.wait_full(pipeline.streamed_full);
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < config::kPaddedDim / 16; ++k)
-          wgmma_ss(scores, descriptor_k_major<kTileRows>(keys, k),
-                   descriptor_k_major<kStreamedRows>(queries, k), k > 0);
-#pragma unroll
-        for (int k = 0; k < config::kPaddedDim / 16; ++k)
-          wgmma_ss(gradients, descriptor_k_major<kTileRows>(values, k),
-                   descriptor_k_major<kStreamedRows>(output_grads, k), k > 0);
-        wgmma_commit_group();
-        wgmma_wait_group<0>();
-        pin(scores);
-        pin(gradients);
-        const Interval here[2] = {{seen[0].begin - first, seen[0].end - first},
-                                  {seen[1].begin - first, seen[1].end - first}};
-        score_gradients(scores, gradients, shared.control->stats[streamed.slot], here, arguments.scale_log2,
-                        probabilities, score_grads);
+        multiply_scores(scores, gradients, stationary_tiles, streamed_tiles);
+        score_operands(scores, gradients, shared.control->stats[streamed.slot], seen.from(first),
+                       arguments.scale_log2, probabilities, score_grads);
         pin(value_gradient);
         pin(key_gradient);
         wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < kStreamedRows / 16; ++k)
-          wgmma_rs(value_gradient, probabilities[k], descriptor_n_major<kStreamedRows>(output_grads, k),
-                   true);
-#pragma unroll
-        for (int k = 0; k < kStreamedRows / 16; ++k)
-          wgmma_rs(key_gradient, score_grads[k], descriptor_n_major<kStreamedRows>(queries, k), true);
+        multiply_streamed(value_gradient, probabilities, streamed_tiles[1]);
+        multiply_streamed(key_gradient, score_grads, streamed_tiles[0]);
         wgmma_commit_group();
         wgmma_wait_group<0>();
         pin(value_gradient);
@@ -119,21 +81,11 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     // Both consumers have their own rows of the stationary tiles to themselves.
     const int valid_rows = tile.rows - consumer * kConsumerRows;
     if (valid_rows > 0) {
-      const float key_factor[2] = {arguments.scale, arguments.scale};
-      const float value_factor[2] = {1.0f, 1.0f};
-      bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);  // all warps are done with the rows
-      stage_fragment<kTileRows>(keys, key_gradient, key_factor);
-      stage_fragment<kTileRows>(values, value_gradient, value_factor);
-      fence_proxy_async_shared();
-      bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-      if (leader) {
-        const int first_row = tile.key_row + consumer * kConsumerRows;
-        store_tile<kTileRows, kConsumerRows>(key_grad, item.head, first_row, valid_rows, keys);
-        store_tile<kTileRows, kConsumerRows>(value_grad, item.head, first_row, valid_rows, values);
-        cp_async_bulk_commit_group();
-        cp_async_bulk_wait_group_read();
-      }
-      __syncwarp();
+      begin_store(consumer);
+      stage_gradient(stationary_tiles[0], key_gradient, arguments.scale);
+      stage_gradient(stationary_tiles[1], value_gradient, 1.0f);
+      end_store(consumer, item.head, tile.key_row + consumer * kConsumerRows, valid_rows,
+                {{key_grad, stationary_tiles[0]}, {value_grad, stationary_tiles[1]}});
     }
     release(pipeline.stationary_empty, stationary.slot);
     stationary.advance();

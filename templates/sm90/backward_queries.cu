@@ -6,33 +6,21 @@
 //   warpgroups 1-2  64 queries each: scores, their gradient, and its product with the keys
 namespace jfa::kernel::queries {
 
-constexpr int kConsumers = 2;
-constexpr int kConsumerRows = 64;
-constexpr int kConsumerWarps = 4 * kConsumers;
-constexpr int kGradientRegisters = config::kPaddedDim / 2;
-constexpr int kScoreRegisters = kStreamedRows / 2;
-constexpr int kStagingBarrier = 1;  // + consumer
-
 struct Control {
   BackwardPipeline<QueryRun> pipeline;
 };
 
-__device__ inline void release(u64* empty, int slot) {
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[slot]);
-}
-
 // Scores become the score gradient, rounded for the product.
-__device__ inline void score_gradients(const float (&scores)[kScoreRegisters],
-                                       float (&gradients)[kScoreRegisters], const float (&lse_log2)[2],
-                                       const float (&delta)[2], const Interval (&seen)[2], float scale_log2,
-                                       u32 (&score_grads)[4][4]) {
-  const bool masked = __any_sync(0xffffffff, seen[0].begin > 0 || seen[0].end < kStreamedRows ||
-                                                 seen[1].begin > 0 || seen[1].end < kStreamedRows);
+__device__ inline void score_operand(const float (&scores)[kScoreRegisters],
+                                     float (&gradients)[kScoreRegisters], const float (&lse_log2)[2],
+                                     const float (&delta)[2], const Seen& seen, float scale_log2,
+                                     u32 (&score_grads)[4][4]) {
+  const bool masked = __any_sync(0xffffffff, !seen.all());
 #pragma unroll
   for (int i = 0; i < kScoreRegisters; ++i) {
     const int r = fragment_row(i);
     float p = ex2_approx(fmaf(scores[i], scale_log2, -lse_log2[r]));
-    if (masked && (fragment_column(i) < seen[r].begin || fragment_column(i) >= seen[r].end)) p = 0.0f;
+    if (masked && !seen.contains(i)) p = 0.0f;
     gradients[i] = p * (gradients[i] - delta[r]);
   }
   pack_fragment(gradients, score_grads);
@@ -40,47 +28,32 @@ __device__ inline void score_gradients(const float (&scores)[kScoreRegisters],
 
 // One tile of a run: adds to the gradient.
 __device__ inline void attend(const BackwardShared<Control>& shared, const QueryTile& tile, int head,
-                              int consumer, const BackwardArguments& arguments, u32 queries, u32 output_grads,
-                              Ring<kStreamedStages>& streamed, float (&gradient)[kGradientRegisters]) {
+                              int consumer, const BackwardArguments& arguments,
+                              const u32 (&stationary_tiles)[2], Ring<kStreamedStages>& streamed,
+                              float (&gradient)[kGradientRegisters]) {
   BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
   const int first_row = consumer * kConsumerRows + fragment_first_row();
   float lse_log2[2], delta[2];
-  Interval seen[2];
+  Seen seen;
   for (int r = 0; r < 2; ++r) {
     const int row = first_row + 8 * r;
     const bool valid = row < tile.rows;
     const i64 place = static_cast<i64>(head) * arguments.output_rows + tile.output_row + row;
     lse_log2[r] = lse_log2_of(arguments.lse + place, valid);
     delta[r] = valid ? arguments.delta[place] : 0.0f;
-    seen[r] = visible(tile.query_position + row - tile.key_position, tile.key_count);
+    seen.rows[r] = visible(tile.query_position + row - tile.key_position, tile.key_count);
   }
   for (int first = 0; first < tile.key_count; first += kStreamedRows) {
-    const u32 keys = shared.streamed_tile(streamed.slot, 0);
-    const u32 values = shared.streamed_tile(streamed.slot, 1);
+    const u32 streamed_tiles[2] = {shared.streamed_tile(streamed.slot, 0),
+                                   shared.streamed_tile(streamed.slot, 1)};
     float scores[kScoreRegisters], gradients[kScoreRegisters];
     u32 score_grads[4][4];
     streamed.wait_full(pipeline.streamed_full);
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < config::kPaddedDim / 16; ++k)
-      wgmma_ss(scores, descriptor_k_major<kTileRows>(queries, k), descriptor_k_major<kStreamedRows>(keys, k),
-               k > 0);
-#pragma unroll
-    for (int k = 0; k < config::kPaddedDim / 16; ++k)
-      wgmma_ss(gradients, descriptor_k_major<kTileRows>(output_grads, k),
-               descriptor_k_major<kStreamedRows>(values, k), k > 0);
-    wgmma_commit_group();
-    wgmma_wait_group<0>();
-    pin(scores);
-    pin(gradients);
-    const Interval here[2] = {{seen[0].begin - first, seen[0].end - first},
-                              {seen[1].begin - first, seen[1].end - first}};
-    score_gradients(scores, gradients, lse_log2, delta, here, arguments.scale_log2, score_grads);
+    multiply_scores(scores, gradients, stationary_tiles, streamed_tiles);
+    score_operand(scores, gradients, lse_log2, delta, seen.from(first), arguments.scale_log2, score_grads);
     pin(gradient);
     wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < kStreamedRows / 16; ++k)
-      wgmma_rs(gradient, score_grads[k], descriptor_n_major<kStreamedRows>(keys, k), true);
+    multiply_streamed(gradient, score_grads, streamed_tiles[0]);
     wgmma_commit_group();
     wgmma_wait_group<0>();
     pin(gradient);
@@ -110,23 +83,16 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     for (int i = 0; i < run.tiles; ++i) {
       tile = arguments.query_tiles[run.first_tile + i * run.tile_step];
       if (skipped(run, tile)) continue;
-      const u32 queries = shared.stationary_tile(stationary.slot, 0) + half;
-      const u32 output_grads = shared.stationary_tile(stationary.slot, 1) + half;
+      const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0) + half,
+                                       shared.stationary_tile(stationary.slot, 1) + half};
       stationary.wait_full(pipeline.stationary_full);
-      attend(shared, tile, item.head, consumer, arguments, queries, output_grads, streamed, gradient);
+      attend(shared, tile, item.head, consumer, arguments, stationary_tiles, streamed, gradient);
       const int valid_rows = tile.rows - consumer * kConsumerRows;
       if (run.part < 0 && valid_rows > 0) {
-        bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);  // all warps are done with the rows
-        stage_fragment<kTileRows>(queries, gradient, factor);
-        fence_proxy_async_shared();
-        bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-        if (leader) {
-          store_tile<kTileRows, kConsumerRows>(
-              query_grad, item.head, tile.query_row + consumer * kConsumerRows, valid_rows, queries);
-          cp_async_bulk_commit_group();
-          cp_async_bulk_wait_group_read();
-        }
-        __syncwarp();
+        begin_store(consumer);
+        stage_gradient(stationary_tiles[0], gradient, arguments.scale);
+        end_store(consumer, item.head, tile.query_row + consumer * kConsumerRows, valid_rows,
+                  {{query_grad, stationary_tiles[0]}});
       }
       release(pipeline.stationary_empty, stationary.slot);
       stationary.advance();

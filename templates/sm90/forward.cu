@@ -39,11 +39,6 @@ __device__ inline bool keys_are_split(const QueryTile& tile, int count) {
   return tile.rows <= kConsumerRows && count > 1;
 }
 
-// Gives a tile back: once per warp, when the warpgroup's products have read it.
-__device__ inline void release(u64* empty, int slot) {
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[slot]);
-}
-
 // Gives the key and value tile of the other consumer back unread. Waits for them first, so that this warp
 // never arrives twice in a phase.
 __device__ inline void pass_tile(Pipeline& pipeline, Ring<kKeyValueStages>& tiles) {

@@ -1,0 +1,83 @@
+// What both gradient entries of compute capability 9.0 share: two consumer warpgroups, 64 rows of the
+// stationary side each.
+namespace jfa::kernel {
+
+constexpr int kConsumers = 2;
+constexpr int kConsumerRows = 64;
+constexpr int kConsumerWarps = 4 * kConsumers;
+constexpr int kGradientRegisters = config::kPaddedDim / 2;
+constexpr int kScoreRegisters = kStreamedRows / 2;
+constexpr int kStagingBarrier = 1;  // + consumer
+
+// scores = stationary[0] * streamed[0]^T and gradients = stationary[1] * streamed[1]^T of this warpgroup's
+// rows.
+__device__ inline void multiply_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters],
+                                       const u32 (&stationary)[2], const u32 (&streamed)[2]) {
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < config::kPaddedDim / 16; ++k)
+    wgmma_ss(scores, descriptor_k_major<kTileRows>(stationary[0], k),
+             descriptor_k_major<kStreamedRows>(streamed[0], k), k > 0);
+#pragma unroll
+  for (int k = 0; k < config::kPaddedDim / 16; ++k)
+    wgmma_ss(gradients, descriptor_k_major<kTileRows>(stationary[1], k),
+             descriptor_k_major<kStreamedRows>(streamed[1], k), k > 0);
+  wgmma_commit_group();
+  wgmma_wait_group<0>();
+  pin(scores);
+  pin(gradients);
+}
+
+// accumulator += operand * streamed: rows of the streamed tile are K.
+__device__ inline void multiply_streamed(float (&accumulator)[kGradientRegisters], const u32 (&operand)[4][4],
+                                         u32 streamed) {
+#pragma unroll
+  for (int k = 0; k < kStreamedRows / 16; ++k)
+    wgmma_rs(accumulator, operand[k], descriptor_n_major<kStreamedRows>(streamed, k), true);
+}
+
+// What this thread's two rows see of the streamed tile that starts at `first`.
+struct Seen {
+  Interval rows[2];
+
+  __device__ inline Seen from(int first) const {
+    return {{{rows[0].begin - first, rows[0].end - first}, {rows[1].begin - first, rows[1].end - first}}};
+  }
+  __device__ inline bool all() const {
+    return rows[0].begin <= 0 && rows[0].end >= kStreamedRows && rows[1].begin <= 0 &&
+           rows[1].end >= kStreamedRows;
+  }
+  __device__ inline bool contains(int i) const {  // register i of a fragment
+    const Interval& row = rows[fragment_row(i)];
+    return fragment_column(i) >= row.begin && fragment_column(i) < row.end;
+  }
+};
+
+// Rows of this warpgroup, times a factor, through its own rows of a stationary tile to global memory. Call
+// between begin_store and end_store, by all threads of the warpgroup.
+__device__ inline void begin_store(int consumer) {
+  bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);  // all warps are done with the rows
+}
+__device__ inline void stage_gradient(u32 rows, const float (&gradient)[kGradientRegisters], float factor) {
+  const float factors[2] = {factor, factor};
+  stage_fragment<kTileRows>(rows, gradient, factors);
+}
+struct GradientStore {
+  const TensorMap* map;
+  u32 rows;  // where stage_gradient put them
+};
+template <int kStores>
+__device__ inline void end_store(int consumer, int head, int first_row, int valid_rows,
+                                 const GradientStore (&stores)[kStores]) {
+  fence_proxy_async_shared();
+  bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+  if (threadIdx.x % kWarpgroupThreads == 0) {
+    for (const GradientStore& store : stores)
+      store_tile<kTileRows, kConsumerRows>(store.map, head, first_row, valid_rows, store.rows);
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group_read();
+  }
+  __syncwarp();
+}
+
+}  // namespace jfa::kernel
