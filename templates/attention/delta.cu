@@ -1,6 +1,6 @@
 // The delta entry: the part of the score gradient that a whole query row shares, sum(output * output_grad) -
 // lse_grad. On the way it packs an output gradient whose strides the tensor memory accelerator does not take.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     jfa_delta(const __grid_constant__ jfa::kernel::DeltaArguments a) {
   using namespace jfa::kernel;
   constexpr i32 kColumns = 8;  // of one lane: 16 bytes

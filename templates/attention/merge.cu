@@ -1,6 +1,6 @@
 // The merge entry: rows whose keys were cut into parts are the average of the parts' rows, weighted by
 // exp(LSE). Parts are summed in their order, so the result does not depend on who finished first.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     jfa_merge(const __grid_constant__ jfa::kernel::MergeArguments a) {
   using namespace jfa::kernel;
   constexpr i32 kColumns = 4;  // of one lane: 16 bytes of a part

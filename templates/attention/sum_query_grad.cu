@@ -1,5 +1,5 @@
 // The sum entry: the shared query's gradient is the sum of its parts, in their order, rounded once.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     jfa_sum_query_grad(const __grid_constant__ jfa::kernel::SumArguments a) {
   using namespace jfa::kernel;
   constexpr i32 kColumns = 2;
