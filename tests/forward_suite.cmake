@@ -1,0 +1,19 @@
+# The forward over a covering array. Two processes, each with half of the kernels: a core each.
+# Longer, by hand: JFA_CACHE_DIR=… forward_suite_test --all --shard=1/2 & … --shard=2/2
+add_executable(forward_suite_test
+  forward_suite_main.cpp forward_suite_test.cpp forward_suite_array.cpp forward_suite_run.cpp)
+target_link_libraries(forward_suite_test PRIVATE jfa_options jfa_attention_harness doctest::doctest fmt::fmt)
+foreach(shard IN ITEMS 1 2)
+  add_test(NAME forward_suite_test_${shard} COMMAND forward_suite_test --shard=${shard}/2)
+endforeach()
+
+jfa_add_test(forward_edges_test
+  SOURCES forward_edges_test.cpp forward_suite_array.cpp forward_suite_run.cpp
+  LIBRARIES jfa_attention_harness fmt::fmt
+  LABELS simulator
+  TIMEOUT 300)
+
+set_tests_properties(forward_suite_test_1 forward_suite_test_2 forward_edges_test PROPERTIES
+  LABELS simulator
+  TIMEOUT 600
+  ENVIRONMENT JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache)

@@ -1,0 +1,31 @@
+// Runs a case of the forward suite and checks everything that must hold of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/attention_harness.h"
+#include "tests/forward_suite_array.h"
+
+namespace jfa::test {
+
+struct SuiteProblem {
+  Problem problem;
+  RunOptions options;
+};
+SuiteProblem problem_of(const SuiteCase& suite_case);
+
+/// Where a case runs: names of devices that must give the same bits, the first of them twice in all.
+/// Simulated ones differ in schedule, seed and SM count; a GPU has only itself.
+enum class Schedules { kTwo, kAll };
+std::vector<std::string> suite_devices(Schedules schedules);
+
+/// Checks status, surroundings and tolerance on the first device, and the same bits on the others. Returns
+/// the number of runs.
+int check_on_devices(const SuiteProblem& suite_problem, const std::vector<std::string>& devices);
+
+/// Fills one sequence, then all but that one, with NaN and infinities: the others' bits must stay. Returns
+/// the number of runs.
+int check_isolation(const SuiteProblem& suite_problem, const std::string& device);
+
+}  // namespace jfa::test
