@@ -33,6 +33,12 @@ std::string_view to_string(Target target) {
   return "?";
 }
 
+std::vector<Target> all_targets() {
+  std::vector<Target> targets;
+  for (const TargetRow& row : kTargets) targets.push_back(row.target);
+  return targets;
+}
+
 Result<Target> parse_target(std::string_view name) {
   std::string known;
   for (const TargetRow& row : kTargets) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "jfa/attention.h"
 
@@ -15,6 +16,8 @@ namespace jfa {
 enum class Target : std::uint8_t { sm_100f, sm_100a, sm_103a, sm_90a };
 
 std::string_view to_string(Target target);
+/// Every target, the default one first.
+std::vector<Target> all_targets();
 /// The target of that name, or kInvalidArgument naming it.
 Result<Target> parse_target(std::string_view name);
 /// The default target of a device of compute capability major.minor; kUnsupported by name for others.

@@ -33,3 +33,10 @@ jfa_add_test(bug_pool_test
   TIMEOUT 600)
 
 jfa_add_test(bug_pool_docs_test SOURCES bug_pool_docs_test.cpp command_runner.cpp)
+
+# Not the user's cache: cold at first, warm when repeated.
+foreach(name bug_pool_test tools_run_test tools_precompile_test)
+  if(TEST ${name})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT JFA_CACHE_DIR=${PROJECT_BINARY_DIR}/test_cache)
+  endif()
+endforeach()

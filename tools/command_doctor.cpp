@@ -20,7 +20,6 @@ namespace {
 // Variables that tell where NVRTC is; those of the cache come with it.
 constexpr const char* kNvrtcVariables[] = {"JFA_NVRTC", "JFA_IGNORE_TOOLKIT", "CUDA_PATH",
                                            "CUDA_HOME", "CONDA_PREFIX",       "VIRTUAL_ENV"};
-constexpr Target kTargets[] = {Target::sm_100f, Target::sm_100a, Target::sm_103a};
 
 void line(std::string_view subject, std::string_view text) { fmt::print("{:<12} {}\n", subject, text); }
 
@@ -80,11 +79,11 @@ bool report_nvrtc() {
   if (!nvrtc.missing_builtins().empty()) {
     line("", fmt::format("its companion {} is missing: compiling will fail", nvrtc.missing_builtins()));
   }
-  for (const Target target : kTargets) {
+  for (const Target target : all_targets()) {
     const Status status = nvrtc.knows(std::string(to_string(target)));
     line("", fmt::format("{}: {}", to_string(target), status.ok() ? "known" : status.message()));
   }
-  return nvrtc.missing_builtins().empty() && nvrtc.knows(std::string(to_string(kTargets[0]))).ok();
+  return nvrtc.missing_builtins().empty() && nvrtc.knows(std::string(to_string(all_targets().front()))).ok();
 }
 
 bool report_cache() {

@@ -83,8 +83,8 @@ int run(const EmitOptions& options) {
 void add_emit_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<EmitOptions>();
   CLI::App& command = *app.add_subcommand("emit", "Print the kernel of one configuration");
-  command.add_option("--target", options->target, "sm_100f, sm_100a, sm_103a")->capture_default_str();
-  command.add_option("--pass", options->pass, "forward")->capture_default_str();
+  command.add_option("--target", options->target, target_names())->capture_default_str();
+  command.add_option("--pass", options->pass, "forward, backward")->capture_default_str();
   command.add_option("--head-dim", options->head_dim, "a multiple of 8, 8 to 128")
       ->required()
       ->type_name("D");

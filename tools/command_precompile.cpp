@@ -76,11 +76,16 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
     cache_options->read_only_directories.clear();
     cache_options->bundles.clear();
   }
+  // Why there is no directory is this command's own failure; it is not said twice.
+  const auto opened = std::make_shared<std::atomic<bool>>(false);
+  cache_options->log = [opened](const std::string& line) {
+    if (*opened) fmt::print(stderr, "{}\n", line);
+  };
   auto cache = std::make_unique<KernelCache>(std::move(*cache_options));
   const KernelCache::State state = cache->state();
+  *opened = true;
   if (state.writable) return cache;
-  return Status::unavailable(
-      fmt::format("cache directory '{}' cannot be filled: {}", state.directory, state.reason));
+  return Status::unavailable(fmt::format("the cache directory cannot be filled: {}", state.reason));
 }
 
 class Precompiler {
@@ -163,10 +168,10 @@ void add_precompile_command(CLI::App& app, int& exit_code) {
       "  [{\"head_dim\": [64, 128], \"window\": [null, 128], \"dtype\": \"bf16\", \"broadcast_q\": true}]\n"
       "Exit status: 0, 1 if a kernel could not be compiled or stored, 2 on any other error.");
   Sweep& sweep = options->sweep;
-  command.add_option("--target,--targets", sweep.target, "sm_100f, sm_100a, sm_103a")
+  command.add_option("--target,--targets", sweep.target, target_names())
       ->delimiter(',')
       ->capture_default_str();
-  command.add_option("--pass", sweep.pass, "forward")->capture_default_str();
+  command.add_option("--pass", sweep.pass, "forward, backward")->capture_default_str();
   command.add_option("--head-dim", sweep.head_dim, "multiples of 8, 8 to 128")->type_name("D ...");
   command.add_option("--dtype", sweep.dtype, "bf16, fp16")->capture_default_str();
   command.add_option("--window", sweep.window, "numbers, or none")->capture_default_str()->type_name("W ...");

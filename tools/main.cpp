@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "tools/command_line.h"
 
@@ -13,6 +14,11 @@ namespace {
 std::string subcommand_of(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return chosen.empty() ? "" : " " + chosen.front()->get_name();
+}
+
+bool has_command(CLI::App& app, std::string_view name) {
+  return !app.get_subcommands([name](const CLI::App* command) { return command->get_name() == name; })
+              .empty();
 }
 
 }  // namespace
@@ -30,6 +36,11 @@ int main(int argc, char** argv) {
   jfa::tools::add_bundle_command(app, exit_code);
   if (argc == 1) {
     fmt::print(stderr, "{}", app.help());
+    return jfa::tools::kFailure;
+  }
+  const std::string_view first = argv[1];
+  if (!first.starts_with('-') && !has_command(app, first)) {
+    fmt::print(stderr, "jfa: '{}' is not a command; jfa --help lists them\n", first);
     return jfa::tools::kFailure;
   }
   try {
