@@ -45,10 +45,12 @@ std::uint32_t linear_offset(const MatrixDescriptor& d, MatrixMajor major, std::u
 
 }  // namespace
 
-Result<MatrixDescriptor> decode_matrix_descriptor(std::uint64_t bits) {
-  const std::uint32_t version = field(bits, 48, 46);
-  if (version != 1) {
-    return descriptor_error(bits, "bits 48:46 are {} and must be 1 (the sm_100 version)", version);
+Result<MatrixDescriptor> decode_matrix_descriptor(std::uint64_t bits, DescriptorVersion version) {
+  const bool sm90 = version == DescriptorVersion::kSm90;
+  const std::uint32_t version_bits = field(bits, 48, 46);
+  if (version_bits != (sm90 ? 0 : 1)) {
+    return descriptor_error(bits, "bits 48:46 are {} and must be {} (the {} version)", version_bits,
+                            sm90 ? 0 : 1, sm90 ? "sm_90" : "sm_100");
   }
   if (field(bits, 15, 14) != 0) return descriptor_error(bits, "reserved bits 15:14 are set");
   if (field(bits, 31, 30) != 0) return descriptor_error(bits, "reserved bits 31:30 are set");
@@ -57,6 +59,7 @@ Result<MatrixDescriptor> decode_matrix_descriptor(std::uint64_t bits) {
     return descriptor_error(bits, "bit 52 (absolute leading-dimension address) needs an sm_103a K = 96 mma");
   }
   MatrixDescriptor descriptor;
+  // Two bits on sm_90; the third that sm_100 puts below them must then be 0.
   const std::uint32_t swizzle = field(bits, 63, 61);
   switch (swizzle) {
     case 0:
@@ -71,9 +74,10 @@ Result<MatrixDescriptor> decode_matrix_descriptor(std::uint64_t bits) {
     case 6:
       descriptor.swizzle_bytes = 32;
       break;
-    case 1:
-      return descriptor_error(bits, "swizzle 1 (128 bytes in 32-byte atoms) needs 32-bit elements");
     default:
+      if (sm90) return descriptor_error(bits, "reserved bit 61 is set");
+      if (swizzle == 1)
+        return descriptor_error(bits, "swizzle 1 (128 bytes in 32-byte atoms) needs 32-bit elements");
       return descriptor_error(bits, "swizzle code {} (bits 63:61) does not exist", swizzle);
   }
   descriptor.start_address = field(bits, 13, 0) << 4;

@@ -21,10 +21,14 @@ struct MatrixDescriptor {
   std::uint32_t swizzle_bytes = 0;        ///< width of the swizzled row: 0 (none), 32, 64 or 128
 };
 
-/// Decodes the descriptor of a 16-bit operand. Errors name the field: version (bits 48:46) not 1, reserved
-/// bits set, an absolute leading offset (bit 52), a swizzle code that does not exist or does not take 16-bit
-/// elements.
-Result<MatrixDescriptor> decode_matrix_descriptor(std::uint64_t bits);
+/// The two encodings of the descriptor: of wgmma, and of tcgen05.
+enum class DescriptorVersion : std::uint8_t { kSm90, kSm100 };
+
+/// Decodes the descriptor of a 16-bit operand. Errors name the field: version (bits 48:46) not 1 (not 0 for
+/// sm_90), reserved bits set, an absolute leading offset (bit 52), a swizzle code that does not exist or does
+/// not take 16-bit elements.
+Result<MatrixDescriptor> decode_matrix_descriptor(std::uint64_t bits,
+                                                  DescriptorVersion version = DescriptorVersion::kSm100);
 
 /// Byte address of the 16-byte chunk (8 elements) that holds element (mn, k) of a 16-bit operand, k in 0
 /// … 15. Chunks run along k for K-major operands, along mn for MN-major ones.

@@ -9,80 +9,13 @@
 
 #include "simulator/async_shadow.h"
 #include "simulator/mbarrier.h"
+#include "simulator/shared_operand.h"
 #include "simulator/tensor_memory_shape.h"
 
 namespace jfa::simulator {
 namespace {
 
 constexpr const char* kWhat = "tcgen05.mma";
-constexpr std::uint32_t kChunkBytes = 16;
-constexpr std::uint32_t kChunkElements = 8;
-
-// An operand of mn rows of 16 elements in one CTA's shared memory.
-struct SharedOperand {
-  MatrixDescriptor descriptor;
-  MatrixMajor major = MatrixMajor::kK;
-  std::uint32_t rows = 0;
-
-  // Calls function(address, mn, k) for each 16-byte chunk; (mn, k) is its first element.
-  template <class Function>
-  void for_each_chunk(Function function) const {
-    const std::uint32_t mn_step = major == MatrixMajor::kK ? 1 : kChunkElements;
-    const std::uint32_t k_step = major == MatrixMajor::kK ? kChunkElements : 1;
-    for (std::uint32_t mn = 0; mn < rows; mn += mn_step) {
-      for (std::uint32_t k = 0; k < kMmaK; k += k_step) {
-        function(chunk_address(descriptor, major, mn, k), mn, k);
-      }
-    }
-  }
-
-  // Appends the elements, 16 a row, negated if asked.
-  void read(const SharedMemory& shared, std::uint16_t* elements) const {
-    for_each_chunk([&](std::uint32_t address, std::uint32_t mn, std::uint32_t k) {
-      std::uint16_t chunk[kChunkElements];
-      std::memcpy(chunk, shared.data(address), kChunkBytes);
-      for (std::uint32_t i = 0; i < kChunkElements; ++i) {
-        const std::uint32_t row = major == MatrixMajor::kK ? mn : mn + i;
-        const std::uint32_t column = major == MatrixMajor::kK ? k + i : k;
-        elements[row * kMmaK + column] = chunk[i];
-      }
-    });
-  }
-
-  // Checks every chunk and puts the operand in flight as few intervals: pieces closer than two
-  // swizzled rows are one.
-  void begin(Cta& cta, const char* what, const ProgramPoint& point, std::vector<FlightRef>& flights) const {
-    constexpr std::uint32_t kGapBytes = 256;
-    std::vector<std::uint32_t> addresses;
-    for_each_chunk(
-        [&](std::uint32_t address, std::uint32_t, std::uint32_t) { addresses.push_back(address); });
-    std::sort(addresses.begin(), addresses.end());
-    AsyncShadow& shadow = cta.extension<AsyncShadow>();
-    for (std::size_t i = 0; i < addresses.size();) {
-      std::size_t end = i + 1;
-      while (end < addresses.size() && addresses[end] <= addresses[end - 1] + kGapBytes) ++end;
-      const std::uint32_t bytes = addresses[end - 1] + kChunkBytes - addresses[i];
-      flights.push_back(
-          {&shadow, shadow.begin(AsyncShadow::Access::kRead, addresses[i], bytes, what, point)});
-      check(cta.shared(), shadow,
-            {addresses.begin() + static_cast<std::ptrdiff_t>(i),
-             addresses.begin() + static_cast<std::ptrdiff_t>(end)},
-            bytes, what, point);
-      i = end;
-    }
-  }
-
- private:
-  static void check(const SharedMemory& shared, const AsyncShadow& shadow,
-                    std::span<const std::uint32_t> addresses, std::uint32_t bytes, const char* what,
-                    const ProgramPoint& point) {
-    if (!shared.checks()) return;
-    const std::uint32_t first = addresses.front();
-    if (shared.first_uninitialised(first, bytes) < 0 && shared.unfenced_writer(first, bytes) < 0) return;
-    // Something in the interval is amiss; it counts only if it lies in the operand.
-    for (const std::uint32_t address : addresses) shadow.check_source(address, kChunkBytes, what, point);
-  }
-};
 
 // Buffers that every product uses in turn.
 struct MmaScratch : Extension {
@@ -245,19 +178,6 @@ void check_accumulator_place(const InstructionDescriptor& instruction, int cta_g
                       address.bits(), instruction.m, address.lane, half_datapath ? "0 or 16" : "0"));
 }
 
-// What lies beyond the end of a swizzled row is not documented, so one step of K may not run into it.
-void check_row(const SharedOperand& operand, const char* name, const ProgramPoint& point) {
-  const MatrixDescriptor& d = operand.descriptor;
-  constexpr std::uint32_t kStepBytes = kMmaK * sizeof(std::uint16_t);
-  if (operand.major != MatrixMajor::kK || d.swizzle_bytes == 0) return;
-  if (d.start_address % d.swizzle_bytes + kStepBytes <= d.swizzle_bytes) return;
-  fail_at(ErrorKind::kDescriptor, point, d.start_address,
-          fmt::format(
-              "the {} operand starts at shared {:#x}: {} bytes of K from there cross the end of its {}-byte "
-              "swizzled row",
-              name, d.start_address, kStepBytes, d.swizzle_bytes));
-}
-
 template <class T>
 const T& value_or_fail(const Result<T>& result, const ProgramPoint& point) {
   if (!result.ok()) fail(ErrorKind::kDescriptor, point, result.status().message());
@@ -289,8 +209,8 @@ void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& po
   b = {value_or_fail(decode_matrix_descriptor(arguments.b_descriptor), point), instruction.b_major,
        instruction.n / count};
 
-  if (!tensor_a) check_row(a, "A", point);
-  check_row(b, "B", point);
+  if (!tensor_a) a.check_row("A", point);
+  b.check_row("B", point);
 
   const TensorAddress d(arguments.d_address);
   check_accumulator_place(instruction, arguments.cta_group, d, "the accumulator", point);
@@ -337,9 +257,9 @@ void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& po
       if (checks) flight(TensorMemoryShadow::Access::kRead, a_region);
       state.memory().check_initialised(a_region, "the A operand of tcgen05.mma", point);
     } else {
-      a.begin(*ctas[i], "the A operand of tcgen05.mma", point, ticket->flights);
+      a.begin(*ctas[i], 0, a.rows, "the A operand of tcgen05.mma", point, ticket->flights);
     }
-    b.begin(*ctas[i], "the B operand of tcgen05.mma", point, ticket->flights);
+    b.begin(*ctas[i], 0, b.rows, "the B operand of tcgen05.mma", point, ticket->flights);
     if (checks) {
       ticket->shadow = &state.shadow();
       ticket->accumulator = flight(TensorMemoryShadow::Access::kWrite, d_region);

@@ -1,0 +1,33 @@
+// An operand of a tensor core instruction that lies in shared memory, K = 16: where its elements are, and
+// what the shadow memory is told of its reading.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/async_shadow.h"
+#include "simulator/machine.h"
+#include "simulator/matrix_descriptor.h"
+#include "simulator/mma.h"
+
+namespace jfa::simulator {
+
+/// `rows` rows (of A, or columns of B) of 16 elements in one CTA's shared memory.
+struct SharedOperand {
+  MatrixDescriptor descriptor;
+  MatrixMajor major = MatrixMajor::kK;
+  std::uint32_t rows = 0;
+
+  /// Throws kDescriptor if a K step runs over the end of its swizzled row: what lies there is not documented.
+  void check_row(const char* name, const ProgramPoint& point) const;
+
+  /// Reads all elements into elements[row][16].
+  void read(const SharedMemory& shared, std::uint16_t* elements) const;
+
+  /// Checks rows [first_row, first_row + row_count), multiples of 8, and puts them in flight, as few
+  /// intervals. what: "the A operand of tcgen05.mma".
+  void begin(Cta& cta, std::uint32_t first_row, std::uint32_t row_count, const char* what,
+             const ProgramPoint& point, std::vector<FlightRef>& flights) const;
+};
+
+}  // namespace jfa::simulator
