@@ -250,7 +250,10 @@ class CaseMaker {
   }
 
   /// Any case of a kernel.
-  SuiteCase next_of(std::size_t kernel) { return keep(make({kFactors, 0, kFactors, 0}, kernel)); }
+  SuiteCase next_of(std::size_t kernel) {
+    any_sequence_ = true;
+    return keep(make({kFactors, 0, kFactors, 0}, kernel));
+  }
 
   const PairTable& met() const { return met_; }
 
@@ -341,7 +344,7 @@ class CaseMaker {
   struct Option {
     SuiteSequence sequence;
     std::int64_t tiles = 0;
-    double score = 0;  // new pairs for its tiles
+    double score = 0;  // new pairs for its tiles, or its lot
   };
 
   // The allowed sequence of the best score, one that fits before any that does not.
@@ -366,7 +369,8 @@ class CaseMaker {
       });
       const SuiteSequence& s = option.sequence;
       if (!c.broadcast_q() && seen.is_new(kQueryLength, s.query_length, kKeyLength, s.key_length)) ++gain;
-      option.score = static_cast<double>(gain) / (2.0 + static_cast<double>(option.tiles));
+      option.score = any_sequence_ ? static_cast<double>(random_.below(1000) + 1)
+                                   : static_cast<double>(gain) / (2.0 + static_cast<double>(option.tiles));
     }
     return *std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
       const auto rank = [&](const Option& o) {
@@ -399,6 +403,7 @@ class CaseMaker {
   const std::int64_t tile_limit_;
   Random random_;
   PairTable met_;
+  bool any_sequence_ = false;  // sequences are drawn by lot
   std::uint64_t made_ = 0;
 };
 

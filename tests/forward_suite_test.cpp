@@ -17,13 +17,13 @@ constexpr std::size_t kAllKernels = 400;
 // Kernels that a normal test run takes through every schedule.
 constexpr std::size_t kThoroughKernels = 8;
 // Every so many cases are run with poison in their neighbours too.
-constexpr std::uint64_t kIsolationStep = 4;
+constexpr std::uint64_t kIsolationStep = 2;
 constexpr std::chrono::seconds kProgressStep{20};
 
 const Suite& suite() {
   static const Suite made = suite_options().all
-                                ? make_suite({.kernels = kAllKernels, .cases_of_a_kernel = 2, .tiles = 64})
-                                : make_suite({.kernels = kKernels});
+                                ? make_suite({.kernels = kAllKernels, .cases_of_a_kernel = 6, .tiles = 160})
+                                : make_suite({.kernels = kKernels, .cases_of_a_kernel = 5, .tiles = 48});
   return made;
 }
 
