@@ -1,5 +1,5 @@
 # The forward over a covering array. Two processes, each with half of the kernels: a core each.
-# Longer, by hand: JFA_CACHE_DIR=… forward_suite_test --all --shard=1/2 & … --shard=2/2
+# `forward_suite_test --all` is the long run.
 add_executable(forward_suite_test
   forward_suite_main.cpp forward_suite_test.cpp forward_suite_array.cpp forward_suite_run.cpp)
 target_link_libraries(forward_suite_test PRIVATE jfa_options jfa_attention_harness doctest::doctest fmt::fmt)
