@@ -70,7 +70,8 @@ std::string without_compile_notes(const std::string& error) {
   std::istringstream lines(error);
   std::string line, rest;
   while (std::getline(lines, line)) {
-    if (!line.starts_with("jfa: still compiling ") && !line.starts_with("jfa: compiled ")) rest += line + '\n';
+    if (!line.starts_with("jfa: still compiling ") && !line.starts_with("jfa: compiled "))
+      rest += line + '\n';
   }
   return rest;
 }
