@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -17,6 +18,22 @@ std::uint64_t DeviceMemory::allocate(std::uint64_t size_bytes, std::string name,
   // Aligned to what was asked for, and to no more.
   std::uint64_t address = (next_address_ + alignment - 1) / alignment * alignment;
   if ((address / alignment & 1) == 0) address += alignment;
+  insert(address, size_bytes, std::move(name));
+  return address;
+}
+
+bool DeviceMemory::place(std::uint64_t address, std::uint64_t size_bytes, std::string name) {
+  const auto after = live_.lower_bound(address);
+  if (after != live_.end() && after->first < address + size_bytes + kRedZoneBytes) return false;
+  if (after != live_.begin()) {
+    const Allocation& before = std::prev(after)->second;
+    if (address < before.address + before.size_bytes + kRedZoneBytes) return false;
+  }
+  insert(address, size_bytes, std::move(name));
+  return true;
+}
+
+void DeviceMemory::insert(std::uint64_t address, std::uint64_t size_bytes, std::string name) {
   Allocation a;
   a.address = address;
   a.size_bytes = size_bytes;
@@ -24,10 +41,9 @@ std::uint64_t DeviceMemory::allocate(std::uint64_t size_bytes, std::string name,
   a.data.reset(new std::byte[size_bytes == 0 ? 1 : size_bytes]);
   std::memset(a.data.get(), 0xff, size_bytes);
   ++count_;
-  next_address_ = address + size_bytes + kRedZoneBytes;
+  next_address_ = std::max(next_address_, address + size_bytes + kRedZoneBytes);
   allocated_bytes_ += size_bytes;
   live_.emplace(address, std::move(a));
-  return address;
 }
 
 bool DeviceMemory::free(std::uint64_t address) {

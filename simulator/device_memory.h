@@ -29,6 +29,9 @@ class DeviceMemory {
   /// Fresh bytes are poisoned (0xff: a NaN in every float type). Size 0 gets a valid address of its own.
   /// alignment: a power of two; what the driver gives is 512.
   std::uint64_t allocate(std::uint64_t size_bytes, std::string name = {}, std::uint64_t alignment = 512);
+  /// An allocation at an address that was given out before, by this memory or another. False if it or its red
+  /// zones would meet a live one.
+  bool place(std::uint64_t address, std::uint64_t size_bytes, std::string name);
   /// False if the address is not the start of a live allocation.
   bool free(std::uint64_t address);
   /// The live allocation that holds [address, address + bytes), or null.
@@ -49,6 +52,7 @@ class DeviceMemory {
   }
 
  private:
+  void insert(std::uint64_t address, std::uint64_t size_bytes, std::string name);
   std::byte* access_slow(std::uint64_t address, std::uint64_t bytes, std::uint64_t alignment, bool write,
                          const ProgramPoint& point);
   std::string neighbours(std::uint64_t address) const;

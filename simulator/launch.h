@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jfa/status.h"
@@ -16,6 +18,10 @@ namespace jfa::simulator {
 
 /// Which legal order asynchronous work takes.
 enum class Schedule : std::uint8_t { kEager, kLazy, kRandom };
+
+/// "eager", "lazy", "random".
+const char* to_string(Schedule schedule);
+std::optional<Schedule> parse_schedule(std::string_view name);
 
 struct RunOptions {
   int sms = 2;

@@ -74,6 +74,24 @@ class Loader {
   std::map<std::string, std::uint64_t, std::less<>> addresses_;
 };
 
+const char* to_string(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::kEager:
+      return "eager";
+    case Schedule::kLazy:
+      return "lazy";
+    case Schedule::kRandom:
+      return "random";
+  }
+  return "?";
+}
+
+std::optional<Schedule> parse_schedule(std::string_view name) {
+  for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom})
+    if (name == to_string(schedule)) return schedule;
+  return std::nullopt;
+}
+
 Module::~Module() {
   for (const std::uint64_t address : variables_) memory_->free(address);
 }

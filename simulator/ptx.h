@@ -50,6 +50,7 @@ struct Statement {
   int ptx_line = 0;
   int file = 0;
   int source_line = 0;
+  std::size_t begin = 0, end = 0;  // in the PTX text: guard, opcode, operands and semicolon
   std::string text;
 };
 

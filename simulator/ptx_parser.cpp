@@ -381,7 +381,9 @@ class Parser {
       } while (cursor_.accept(','));
       cursor_.expect(';');
     }
-    s.text = one_line(cursor_.between(start, cursor_.position()));
+    s.begin = start;
+    s.end = cursor_.position();
+    s.text = one_line(cursor_.between(s.begin, s.end));
     function_->statements.push_back(std::move(s));
   }
 

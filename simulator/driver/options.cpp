@@ -27,15 +27,9 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
     if (!number || *number < 1 || *number > kMaxSms) return refuse("must be a number from 1 to 1024");
     run.sms = static_cast<int>(*number);
   } else if (key == "schedule") {
-    if (text == "eager") {
-      run.schedule = Schedule::kEager;
-    } else if (text == "lazy") {
-      run.schedule = Schedule::kLazy;
-    } else if (text == "random") {
-      run.schedule = Schedule::kRandom;
-    } else {
-      return refuse("must be eager, lazy or random");
-    }
+    const std::optional<Schedule> schedule = parse_schedule(text);
+    if (!schedule) return refuse("must be eager, lazy or random");
+    run.schedule = *schedule;
   } else if (key == "seed") {
     if (!number) return refuse("must be a number");
     run.seed = *number;
