@@ -32,19 +32,38 @@ Result<KernelCache*> process_cache() {
   if (!cache) {
     Result<CacheOptions> options = cache_options_from_environment();
     if (!options) return options.status();
-    // Without NVRTC, what others compiled is still served.
-    if (const auto nvrtc = Nvrtc::instance()) options->compiler = (*nvrtc)->identity();
+    // A process that finds all its kernels never loads NVRTC; without NVRTC, what others compiled is still
+    // served.
+    if (const auto identity = Nvrtc::find_identity(NvrtcSearch::from_environment())) {
+      options->compiler = *identity;
+    } else if (const auto nvrtc = Nvrtc::instance()) {
+      options->compiler = (*nvrtc)->identity();
+    }
     cache = new KernelCache(*std::move(options));
   }
   return cache;
 }
 
 Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, const KernelSpec& spec) {
-  return cache.get_or_compile(compile_request(source, spec), [&source]() -> Result<KernelImage> {
-    const auto nvrtc = Nvrtc::instance();
-    if (!nvrtc) return nvrtc.status();
-    return (*nvrtc)->compile(source);
-  });
+  std::string other_compiler;
+  Result<SharedImage> image =
+      cache.get_or_compile(compile_request(source, spec), [&]() -> Result<KernelImage> {
+        const auto nvrtc = Nvrtc::instance();
+        if (!nvrtc) return nvrtc.status();
+        // The cache files under the compiler that was found on disk; what another one makes must not go
+        // there.
+        if (!cache.options().compiler.empty() && (*nvrtc)->identity() != cache.options().compiler) {
+          other_compiler = (*nvrtc)->path();
+          return Status::internal("another NVRTC than expected was opened: " + other_compiler);
+        }
+        return (*nvrtc)->compile(source);
+      });
+  if (image || other_compiler.empty()) return image;
+  const auto nvrtc = Nvrtc::instance();
+  if (!nvrtc) return nvrtc.status();
+  Result<KernelImage> compiled = (*nvrtc)->compile(source);
+  if (!compiled) return compiled.status();
+  return std::make_shared<const KernelImage>(*std::move(compiled));
 }
 
 Result<SharedImage> compile(const KernelSource& source, const KernelSpec& spec) {

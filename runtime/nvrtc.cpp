@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "cache/compiler_identity.h"
+#include "runtime/loader_path.h"
 #include "runtime/nvrtc_log.h"
 
 namespace jfa {
@@ -123,6 +124,57 @@ void Nvrtc::Library::open_builtins() {
 
 Nvrtc::Nvrtc(std::unique_ptr<Library> library) : library_(std::move(library)) {}
 Nvrtc::~Nvrtc() = default;
+
+namespace {
+
+// The file behind a candidate, as dlopen would choose it: one that the process has loaded already comes
+// first.
+std::optional<std::filesystem::path> file_of(const NvrtcCandidate& candidate) {
+  const std::filesystem::path path(candidate.path);
+  if (path.is_absolute()) return path;
+  if (void* loaded = dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
+    link_map* map = nullptr;
+    const bool known = dlinfo(loaded, RTLD_DI_LINKMAP, &map) == 0;
+    const std::string name = known ? map->l_name : "";
+    dlclose(loaded);
+    if (!name.empty()) return std::filesystem::path(name);
+  }
+  return find_by_soname(candidate.path);
+}
+
+// 13.0 for libnvrtc.so.13.0.88, 13.0 for libnvrtc.so.13 (its first minor version is new enough); nullopt for
+// a name that does not tell.
+std::optional<Version> version_in_name(const std::filesystem::path& file) {
+  constexpr std::string_view kPrefix = "libnvrtc.so.";
+  const std::string name = file.filename().string();
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const char* at = name.data() + kPrefix.size();
+  const char* const end = name.data() + name.size();
+  Version version;
+  const auto major = std::from_chars(at, end, version.major);
+  if (major.ec != std::errc()) return std::nullopt;
+  if (major.ptr == end)
+    return version.major > kOldestForAllTargets.major ? std::optional(version) : std::nullopt;
+  if (std::from_chars(major.ptr + 1, end, version.minor).ec != std::errc()) return std::nullopt;
+  return version;
+}
+
+}  // namespace
+
+std::optional<std::string> Nvrtc::find_identity(const NvrtcSearch& search) {
+  for (const NvrtcCandidate& candidate : nvrtc_candidates(search)) {
+    const auto file = file_of(candidate);
+    if (!file) continue;
+    std::error_code error;
+    const std::filesystem::path real = std::filesystem::canonical(*file, error);
+    const auto version = error ? std::nullopt : version_in_name(real);
+    if (!version) return std::nullopt;
+    if (*version < kOldestForAllTargets) continue;
+    const Result<std::string> identity = compiler_identity(real.string());
+    return identity ? std::optional(*identity) : std::nullopt;
+  }
+  return std::nullopt;
+}
 
 Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const NvrtcSearch& search) {
   std::unique_ptr<Library> too_old;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ class Nvrtc {
   /// The process's NVRTC, found by the environment; opened by the first call, and looked for again by the
   /// next one if it was not found.
   static Result<std::shared_ptr<const Nvrtc>> instance();
+
+  /// identity() of the NVRTC that open() would choose, read from its file without loading it; nullopt if only
+  /// loading can tell, or there is none.
+  static std::optional<std::string> find_identity(const NvrtcSearch& search);
 
   ~Nvrtc();
   Nvrtc(const Nvrtc&) = delete;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "generator/emit.h"
+#include "runtime/loader_path.h"
 #include "runtime/nvrtc.h"
 #include "runtime/nvrtc_log.h"
 
@@ -285,4 +286,36 @@ TEST_CASE("bug-pool 92: threads compile at once") {
   }
   threads.clear();
   CHECK(worked == std::vector<int>(8, 1));
+}
+
+TEST_CASE("The identity of NVRTC is read without loading it") {
+  const jfa::NvrtcSearch search = jfa::NvrtcSearch::from_environment();
+  const auto identity = jfa::Nvrtc::find_identity(search);
+  // Wheels name their file libnvrtc.so.13, toolkits libnvrtc.so.13.0.88; both tell.
+  REQUIRE(identity);
+  CHECK(*identity == nvrtc()->identity());
+
+  jfa::NvrtcSearch nowhere;
+  nowhere.ignore_toolkit = true;
+  CHECK_FALSE(jfa::Nvrtc::find_identity(nowhere));
+}
+
+TEST_CASE("The loader's cache is read, and a damaged one is no cache") {
+  // One library: libx.so.1 at /lib/libx.so.1.
+  std::string cache = "glibc-ld.so.cache1.1";
+  const auto put = [&cache](std::uint32_t value) { cache.append(reinterpret_cast<const char*>(&value), 4); };
+  const std::string names = std::string("libx.so.1") + '\0' + "/lib/libx.so.1" + '\0';
+  put(1);
+  put(static_cast<std::uint32_t>(names.size()));
+  cache.resize(48, '\0');
+  for (std::uint32_t field : {1u, 72u, 82u, 0u, 0u, 0u}) put(field);
+  cache += names;
+  CHECK(jfa::find_in_loader_cache(cache, "libx.so.1") == "/lib/libx.so.1");
+  CHECK_FALSE(jfa::find_in_loader_cache(cache, "libx.so"));
+  for (std::size_t bytes = 0; bytes < cache.size(); ++bytes) {
+    const auto path = jfa::find_in_loader_cache(std::string_view(cache).substr(0, bytes), "libx.so.1");
+    CHECK((!path || path->empty()));
+  }
+  CHECK(jfa::find_by_soname("libc.so.6"));
+  CHECK_FALSE(jfa::find_by_soname("libnobody-has-this.so.7"));
 }

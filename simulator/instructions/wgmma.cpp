@@ -1,0 +1,141 @@
+// wgmma: products of a warpgroup, their fences, groups and waits. And setmaxnreg, by which warpgroups pass
+// registers to each other.
+#include "simulator/wgmma.h"
+
+#include <fmt/format.h>
+
+#include "simulator/instruction_table.h"
+#include "simulator/machine.h"
+#include "simulator/register_pool.h"
+
+namespace jfa::simulator {
+namespace {
+
+Step fence(Warp& warp, const Instruction&, LaneMask) {
+  warp.cta().extension<Warpgroups>().registers(warp).fence();
+  return Step::kNext;
+}
+
+Step commit(Warp& warp, const Instruction& instruction, LaneMask) {
+  warp.cta().extension<Warpgroups>().commit(warp, warp.point(instruction));
+  return Step::kNext;
+}
+
+struct GroupWait : Wait {
+  GroupWait(Warp& warp_, std::size_t pending_) : warp(warp_), pending(pending_) {}
+  bool ready() const override { return warp.cta().extension<Warpgroups>().complete(warp, pending); }
+  std::string describe() const override {
+    return warp.cta().extension<Warpgroups>().describe_pending(warp, pending);
+  }
+  Warp& warp;
+  std::size_t pending;
+};
+
+// immediate: groups that may stay pending.
+Step wait(Warp& warp, const Instruction& instruction, LaneMask) {
+  auto& warpgroups = warp.cta().extension<Warpgroups>();
+  const auto pending = static_cast<std::size_t>(instruction.immediate);
+  if (!warpgroups.complete(warp, pending))
+    return warp.wait_for(std::make_unique<GroupWait>(warp, pending), Resume::kRetry);
+  warpgroups.observe(warp, pending);
+  return Step::kNext;
+}
+
+Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
+  warp.cta().extension<Warpgroups>().issue(warp, instruction.data<WgmmaInstruction>(), active,
+                                           warp.point(instruction));
+  return Step::kNext;
+}
+
+// "m64n128k16": the pattern has matched, so the number is there.
+std::uint32_t columns_of(std::string_view shape) {
+  std::uint32_t n = 0;
+  for (const char c : shape.substr(4, shape.find('k') - 4)) n = n * 10 + static_cast<std::uint32_t>(c - '0');
+  return n;
+}
+
+bool sign_of(Decoder& d, int index) {
+  const std::int64_t scale = d.immediate(index);
+  if (scale != 1 && scale != -1)
+    d.fail(fmt::format("operand {} of wgmma scales by 1 or -1, not {}", index, scale));
+  return scale < 0;
+}
+
+MatrixMajor major_of(Decoder& d, int index) {
+  const std::int64_t transposed = d.immediate(index);
+  if (transposed != 0 && transposed != 1)
+    d.fail(fmt::format("operand {} of wgmma says K-major (0) or MN-major (1), not {}", index, transposed));
+  return transposed == 0 ? MatrixMajor::kK : MatrixMajor::kMN;
+}
+
+void decode_mma(Decoder& d) {
+  d.require_converged();
+  WgmmaInstruction instruction;
+  instruction.n = columns_of(d.modifier(3));
+  instruction.accumulator = d.modifier(4) == "f32" ? MmaAccumulator::kF32 : MmaAccumulator::kF16;
+  instruction.element = d.modifier(5) == "bf16" ? MmaElement::kBF16 : MmaElement::kF16;
+  const std::size_t registers =
+      instruction.accumulator == MmaAccumulator::kF32 ? instruction.n / 2 : instruction.n / 4;
+  instruction.d = d.vector_destination(0, 32);
+  if (instruction.d.size() != registers)
+    d.fail(fmt::format("the accumulator of m64n{}k16 is {} registers, not {}", instruction.n, registers,
+                       instruction.d.size()));
+  instruction.watched_d = d.watch(0);
+  const bool from_registers = d.is_vector(1);
+  if (from_registers) {
+    instruction.a = d.vector_source(1, 32);
+    if (instruction.a.size() != 4)
+      d.fail(fmt::format("the A operand of wgmma is 4 registers, not {}", instruction.a.size()));
+    instruction.watched_a = d.watch(1);
+  } else {
+    instruction.a_descriptor = d.source(1, 64);
+  }
+  instruction.b_descriptor = d.source(2, 64);
+  instruction.scale_d = d.source(3, 1);
+  instruction.negate_a = sign_of(d, 4);
+  instruction.negate_b = sign_of(d, 5);
+  int next = 6;
+  if (!from_registers) instruction.a_major = major_of(d, next++);
+  instruction.b_major = major_of(d, next);
+  d.emit(mma).extra = d.attach(std::move(instruction));
+}
+
+template <bool increase>
+Step set_registers(Warp& warp, const Instruction& instruction, LaneMask) {
+  return warp.cta().extension<RegisterPool>().set(warp, instruction, increase,
+                                                  static_cast<std::uint32_t>(instruction.immediate));
+}
+
+void decode_setmaxnreg(Decoder& d) {
+  const std::int64_t count = d.immediate(0);
+  if (count < 24 || count > 256 || count % 8 != 0)
+    d.fail(fmt::format("setmaxnreg takes a multiple of 8 from 24 to 256, not {}", count));
+  d.require_converged();
+  d.emit(d.has("inc") ? set_registers<true> : set_registers<false>).immediate = count;
+}
+
+}  // namespace
+
+void register_wgmma(InstructionTable& table) {
+  std::string shapes;
+  for (int n = 8; n <= 256; n += 8) shapes += fmt::format("{}m64n{}k16", shapes.empty() ? "" : "|", n);
+  table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).f32.bf16.bf16", shapes), decode_mma);
+  table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).(f32|f16).f16.f16", shapes), decode_mma);
+  table.add("wgmma.fence.sync.aligned", [](Decoder& d) {
+    d.require_converged();
+    d.emit(fence);
+  });
+  table.add("wgmma.commit_group.sync.aligned", [](Decoder& d) {
+    d.require_converged();
+    d.emit(commit);
+  });
+  table.add("wgmma.wait_group.sync.aligned", [](Decoder& d) {
+    d.require_converged();
+    const std::int64_t pending = d.immediate(0);
+    if (pending < 0) d.fail(fmt::format("wgmma.wait_group of {} groups", pending));
+    d.emit(wait).immediate = pending;
+  });
+  table.add("setmaxnreg.(inc|dec).sync.aligned.u32", decode_setmaxnreg);
+}
+
+}  // namespace jfa::simulator
