@@ -7,12 +7,15 @@
 namespace jfa {
 namespace {
 
-// A fragment without the `#pragma once` that only its host includers need.
+// A fragment without what only its host includers need: everything down to `#pragma once`, and the include of
+// another fragment.
 std::string_view fragment(std::string_view path) {
-  constexpr std::string_view kPragma = "#pragma once\n";
   std::string_view text = template_text(path);
-  const std::size_t at = text.find(kPragma);
-  return at == std::string_view::npos ? text : text.substr(at + kPragma.size());
+  for (const std::string_view start : {"#pragma once\n", "#include \"templates/"}) {
+    if (const std::size_t at = text.find(start); at != std::string_view::npos)
+      text.remove_prefix(text.find('\n', at) + 1);
+  }
+  return text;
 }
 
 std::string configuration_block(const KernelPlan& plan) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "generator/target_family.h"
+#include "templates/attention/backward_parameters.h"
 #include "templates/attention/parameters.h"
 
 namespace jfa {
@@ -25,10 +26,36 @@ constexpr int kMostKeyValueStages = 8;
 // a large GPU. A constant, so that results do not depend on the device.
 constexpr std::int64_t kSplitItems = 160;
 
+// Parts of a batch that share a query, so that every multiprocessor has work on the query's gradient. A
+// constant for the same reason.
+constexpr std::int64_t kQueryGradItems = 512;
+
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 
 std::uint64_t align_up(std::uint64_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+// Hands out aligned pieces of a workspace, from its start.
+class Pieces {
+ public:
+  std::uint64_t take(std::int64_t count, std::size_t element_bytes) {
+    const std::uint64_t begin = end_;
+    end_ = align_up(end_ + static_cast<std::uint64_t>(count) * element_bytes);
+    return begin;
+  }
+  std::uint64_t bytes() const { return end_; }
+
+ private:
+  std::uint64_t end_ = 0;
+};
+
+std::int64_t tiles_of(std::int64_t rows, std::int64_t tile) { return (rows + tile - 1) / tile; }
+
+// Tiles of `rows` rows in `sequences` sequences: every sequence starts a tile of its own, so at most one
+// partial tile each.
+std::int64_t most_tiles(std::int64_t rows, std::int64_t sequences, std::int64_t tile) {
+  return std::min(rows, rows / tile + sequences);
 }
 
 }  // namespace
@@ -56,10 +83,10 @@ KernelPlan plan_backward_entries(const KernelSpec& spec, int threads) {
   BackwardPlan& backward = plan.backward.emplace();
   plan.output_box_rows = backward.streamed_tile;
   plan.prepare = {"jfa_prepare_backward", 1024, 0, EntryPlan::Grid::kOneCta};
-  backward.delta = {"jfa_delta", 256, 0, EntryPlan::Grid::kPersistent};
+  backward.delta = {"jfa_delta", 256, 0, EntryPlan::Grid::kStreaming};
   backward.keys = {"jfa_backward_keys", threads, 0, EntryPlan::Grid::kPersistent};
   backward.queries = {"jfa_backward_queries", threads, 0, EntryPlan::Grid::kPersistent};
-  backward.sum = {"jfa_sum_query_grad", 256, 0, EntryPlan::Grid::kPersistent};
+  backward.sum = {"jfa_sum_query_grad", 256, 0, EntryPlan::Grid::kStreaming};
 
   constexpr int kStationaryStages = 2;
   constexpr int kControlBytes = 512;
@@ -121,29 +148,54 @@ Result<KernelPlan> plan(const KernelSpec& spec) {
 WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape) {
   const std::int64_t tile = plan.query_tile;
   WorkspaceMap map;
-  // Every sequence starts a tile of its own, so at most one partial tile each.
-  const std::int64_t whole_tiles = plan.spec.broadcast_q
-                                       ? shape.batch * ((shape.query_rows + tile - 1) / tile)
-                                       : std::min(shape.query_rows, shape.query_rows / tile + shape.batch);
+  const std::int64_t whole_tiles = plan.spec.broadcast_q ? shape.batch * tiles_of(shape.query_rows, tile)
+                                                         : most_tiles(shape.query_rows, shape.batch, tile);
   const std::int64_t items = whole_tiles * shape.query_heads;
   if (items > 0 && items <= kSplitItems && shape.key_rows > kernel::kLeastPartTiles * plan.key_tile) {
     map.part_capacity = (kernel::kSplitParts + kSplitItems + shape.query_heads) / shape.query_heads;
   }
   map.tile_capacity = whole_tiles + map.part_capacity;
-  const std::uint64_t partial_rows =
-      static_cast<std::uint64_t>(map.part_capacity * shape.query_heads) * static_cast<std::uint64_t>(tile);
-  std::uint64_t end = 0;
-  auto take = [&](std::uint64_t bytes) {
-    const std::uint64_t begin = end;
-    end = align_up(end + bytes);
-    return begin;
-  };
-  map.header = take(sizeof(kernel::WorkspaceHeader));
-  map.tiles = take(static_cast<std::uint64_t>(map.tile_capacity) * sizeof(kernel::QueryTile));
-  map.split_tiles = take(static_cast<std::uint64_t>(map.part_capacity) * sizeof(kernel::SplitTile));
-  map.partial_lse = take(partial_rows * sizeof(float));
-  map.partial_output = take(partial_rows * static_cast<std::uint64_t>(plan.spec.padded_dim) * sizeof(float));
-  map.bytes = end;
+  const std::int64_t partial_rows = map.part_capacity * shape.query_heads * tile;
+  Pieces pieces;
+  map.header = pieces.take(1, sizeof(kernel::WorkspaceHeader));
+  map.tiles = pieces.take(map.tile_capacity, sizeof(kernel::QueryTile));
+  map.split_tiles = pieces.take(map.part_capacity, sizeof(kernel::SplitTile));
+  map.partial_lse = pieces.take(partial_rows, sizeof(float));
+  map.partial_output = pieces.take(partial_rows * plan.spec.padded_dim, sizeof(float));
+  map.bytes = pieces.bytes();
+  return map;
+}
+
+BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const BackwardWorkspaceShape& shape) {
+  const WorkspaceShape& call = shape.call;
+  BackwardWorkspaceMap map;
+  // Rows that no sequence owns are tiled as if they were one more.
+  const std::int64_t sequences = call.batch + 1;
+  map.key_tile_capacity = most_tiles(call.key_rows, sequences, plan.key_tile);
+  std::int64_t partial_elements = 0;
+  if (plan.spec.broadcast_q) {
+    const std::int64_t tiles = tiles_of(call.query_rows, plan.query_tile);
+    const std::int64_t items = std::max<std::int64_t>(1, tiles * call.query_heads);
+    map.query_parts = std::min(call.batch, std::max<std::int64_t>(1, kQueryGradItems / items));
+    map.partial_rows = tiles * plan.query_tile;
+    map.query_tile_capacity = call.batch * tiles;
+    map.query_run_capacity = tiles * map.query_parts;
+    partial_elements = map.query_parts * call.query_heads * map.partial_rows * plan.spec.padded_dim;
+  } else {
+    map.query_tile_capacity = map.query_run_capacity =
+        most_tiles(call.query_rows, sequences, plan.query_tile);
+  }
+  const std::int64_t delta_rows = call.query_heads * shape.output_rows;
+  Pieces pieces;
+  map.header = pieces.take(1, sizeof(kernel::WorkspaceHeader));
+  map.query_tiles = pieces.take(map.query_tile_capacity, sizeof(kernel::QueryTile));
+  map.key_tiles = pieces.take(map.key_tile_capacity, sizeof(kernel::KeyTile));
+  map.query_runs = pieces.take(map.query_run_capacity, sizeof(kernel::QueryRun));
+  map.delta = pieces.take(delta_rows, sizeof(float));
+  map.packed_output_grad =
+      pieces.take(shape.pack_output_grad ? delta_rows * shape.head_dim : 0, kElementBytes);
+  map.partial_query_grad = pieces.take(partial_elements, sizeof(float));
+  map.bytes = pieces.bytes();
   return map;
 }
 
@@ -162,7 +214,9 @@ std::string describe(const KernelPlan& plan) {
         {"name", entry.name},
         {"threads", entry.threads},
         {"shared_bytes", entry.shared_bytes},
-        {"grid", entry.grid == EntryPlan::Grid::kOneCta ? "one CTA" : "persistent"},
+        {"grid", entry.grid == EntryPlan::Grid::kOneCta       ? "one CTA"
+                 : entry.grid == EntryPlan::Grid::kPersistent ? "persistent"
+                                                              : "streaming"},
     };
   };
   nlohmann::ordered_json entries;

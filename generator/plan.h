@@ -13,7 +13,9 @@ namespace jfa {
 
 /// One __global__ function of the emitted source.
 struct EntryPlan {
-  enum class Grid { kOneCta, kPersistent };  // kPersistent: as many CTAs as fit the device at once
+  /// kPersistent: as many CTAs as fit the device at once, each with the target's tensor memory. kStreaming:
+  /// as many as fit, without.
+  enum class Grid { kOneCta, kPersistent, kStreaming };
   std::string name;
   int threads = 0;
   int shared_bytes = 0;  // dynamic shared memory
@@ -76,6 +78,32 @@ struct WorkspaceMap {
 };
 
 WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape);
+
+/// The same of a backward.
+struct BackwardWorkspaceShape {
+  WorkspaceShape call;
+  std::int64_t output_rows = 0;
+  std::int64_t head_dim = 0;
+  bool pack_output_grad = false;  // its strides do not suit the tensor memory accelerator
+};
+
+struct BackwardWorkspaceMap {
+  std::uint64_t header = 0;
+  std::uint64_t query_tiles = 0;
+  std::uint64_t key_tiles = 0;
+  std::uint64_t query_runs = 0;
+  std::uint64_t delta = 0;
+  std::uint64_t packed_output_grad = 0;
+  std::uint64_t partial_query_grad = 0;
+  std::int64_t query_tile_capacity = 0;
+  std::int64_t key_tile_capacity = 0;
+  std::int64_t query_run_capacity = 0;
+  std::int64_t query_parts = 0;   // with broadcast_q: parts of the batch whose query gradients are summed
+  std::int64_t partial_rows = 0;  // query rows of one part, whole tiles
+  std::uint64_t bytes = 0;
+};
+
+BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const BackwardWorkspaceShape& shape);
 
 /// All entries of the emitted source, in the order of their launch.
 std::vector<const EntryPlan*> entries_of(const KernelPlan& plan);

@@ -14,7 +14,7 @@ KernelPlan plan_forward(const KernelSpec& spec) {
   plan.tensor_memory_columns = 512;
   plan.prepare = {"jfa_prepare", 1024, 0, EntryPlan::Grid::kOneCta};
   plan.main = {"jfa_forward", 256, 0, EntryPlan::Grid::kPersistent};
-  plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kPersistent};
+  plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kStreaming};
   plan_shared_memory(plan, 2048);
   plan.fragments = forward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
   plan.fragments.insert(plan.fragments.end(), {"sm100/row.cuh", "sm100/forward.cu"});

@@ -37,7 +37,7 @@ KernelPlan plan_forward(const KernelSpec& spec) {
   plan.output_box_rows = 64;  // what one consumer warpgroup stores
   plan.prepare = {"jfa_prepare", 1024, 0, EntryPlan::Grid::kOneCta};
   plan.main = {"jfa_forward", 384, 0, EntryPlan::Grid::kPersistent};
-  plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kPersistent};
+  plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kStreaming};
   plan_shared_memory(plan, 2048);
   plan.fragments =
       forward_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n128.cuh", value_product(spec.padded_dim)},

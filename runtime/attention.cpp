@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "runtime/call.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/launches.h"
@@ -16,35 +16,6 @@
 
 namespace jfa {
 namespace {
-
-// Work items are counted in 32 bits, with room for every CTA to draw one too many.
-constexpr std::int64_t kItemLimit = std::numeric_limits<std::int32_t>::max();
-
-Configuration configuration_for(const AttentionCall& call, std::string_view target) {
-  Configuration configuration = configuration_of(call, target);
-  if (call.query.heads == 0) configuration.groups = 1;  // no head at all is right, whatever divides it
-  return configuration;
-}
-
-// There is nothing to compute, but status() may be asked of the caller's workspace.
-Status clear_header(Device::Impl& device, Workspace workspace, CUstream stream) {
-  if (workspace.address == 0) return {};
-  return device.with_context("clearing the workspace's header", [&] {
-    return device.driver.cuMemsetD32Async(workspace.address, 0, sizeof(kernel::WorkspaceHeader) / 4, stream);
-  });
-}
-
-// Compiling and loading synchronise, and would break a capture.
-Status refuse_cold_capture(const Device::Impl& device, const KernelSpec& spec, CUstream stream) {
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  Status status = device.with_context("asking whether the stream is capturing",
-                                      [&] { return device.driver.cuStreamIsCapturing(stream, &capture); });
-  if (!status.ok() || capture == CU_STREAM_CAPTURE_STATUS_NONE) return status;
-  return Status::unavailable(
-      fmt::format("the kernel {} is not loaded on {} and cannot be while stream {} captures a graph: call "
-                  "jfa::prepare(device, configuration), or forward() once, before the capture begins",
-                  name(spec), device.name, fmt::ptr(stream)));
-}
 
 WorkspaceShape workspace_shape(const ValidCall& valid) {
   return {valid.batch, valid.query.rows, valid.key.rows, valid.query.heads};
@@ -71,23 +42,15 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
   if (!valid) return valid.status();
   const Result<Tensor> valid_output = validate_output(*valid, call.output_offset.has_value(), output, lse);
   if (!valid_output) return valid_output.status();
-  const Result<KernelSpec> spec = specialize(configuration_for(call, impl.target));
+  const Result<KernelSpec> spec = specialize_call(call, Pass::forward, impl.target);
   if (!spec) return spec.status();
 
-  if (valid->batch == 0 || valid->query.rows == 0 || valid->query.heads == 0) {
-    if (Status status = validate_workspace(workspace, sizeof(kernel::WorkspaceHeader)); !status.ok())
-      return status;
+  if (valid->batch == 0 || valid->query.rows == 0 || valid->query.heads == 0)
     return clear_header(impl, workspace, cu_stream);
-  }
 
-  const LoadedKernels* kernels = impl.kernels.find(*spec);
-  if (!kernels) {
-    if (Status status = refuse_cold_capture(impl, *spec, cu_stream); !status.ok()) return status;
-    const Result<const LoadedKernels*> resolved = resolve(impl, *spec);
-    if (!resolved) return resolved.status();
-    kernels = *resolved;
-  }
-  const WorkspaceMap map = workspace_map(kernels->plan, workspace_shape(*valid));
+  const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
+  if (!kernels) return kernels.status();
+  const WorkspaceMap map = workspace_map((*kernels)->plan, workspace_shape(*valid));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
   if (Status status = validate_workspace(workspace, map.bytes); !status.ok()) return status;
 
@@ -95,13 +58,13 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
   if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "making its context current");
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
-  return launch(impl, *kernels, {*valid, call, *valid_output, lse, map}, scoped.address(), cu_stream);
+  return launch(impl, **kernels, {*valid, call, *valid_output, lse, map}, scoped.address(), cu_stream);
 }
 
 Result<std::uint64_t> workspace_bytes(const AttentionCall& call) {
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
-  const Result<KernelSpec> spec = specialize(configuration_for(call, Configuration().target));
+  const Result<KernelSpec> spec = specialize_call(call, Pass::forward, Configuration().target);
   if (!spec) return spec.status();
   const Result<KernelPlan> plan = jfa::plan(*spec);
   if (!plan) return plan.status();
@@ -128,7 +91,7 @@ Status status(Device& device, Workspace workspace, Stream stream) {
   const char* const names[] = {"", "query_offset", "key_offset", "output_offset"};
   if (header.bad_offset_name < 0 || header.bad_offset_name >= static_cast<int>(std::size(names)))
     return Status::invalid_argument(
-        fmt::format("workspace {:#x} holds no result of forward()", workspace.address));
+        fmt::format("workspace {:#x} holds no result of a call", workspace.address));
   if (header.bad_offset_name == kernel::kNoOffset) return {};
   return Status::invalid_argument(
       fmt::format("{}[{}] is {}: offsets start at 0, never decrease and stay within their tensor's rows",

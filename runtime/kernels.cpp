@@ -56,7 +56,7 @@ CUresult count_resident(Device::Impl& device, const KernelPlan& plan, LoadedEntr
   int per_sm = 0;
   const CUresult result = device.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
       &per_sm, entry.function, entry.plan.threads, static_cast<std::size_t>(entry.plan.shared_bytes));
-  if (plan.tensor_memory_columns > 0)
+  if (entry.plan.grid == EntryPlan::Grid::kPersistent && plan.tensor_memory_columns > 0)
     per_sm = std::min(per_sm, kTensorMemoryColumns / plan.tensor_memory_columns);
   entry.resident_ctas = per_sm * device.sm_count;
   return result;

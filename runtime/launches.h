@@ -7,8 +7,13 @@
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/validate.h"
+#include "templates/attention/parameters.h"
 
 namespace jfa {
+
+/// What a prepare entry reads: offsets and extents. The lists that it writes are left to the caller.
+kernel::PrepareArguments prepare_arguments(const ValidCall& valid, const AttentionCall& call,
+                                           std::int64_t output_rows);
 
 /// What one call launches, apart from where its workspace lies.
 struct ForwardLaunches {

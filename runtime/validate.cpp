@@ -32,21 +32,25 @@ Status invalid(fmt::format_string<Args...> format, Args&&... args) {
 
 const char* to_string(DType dtype) { return dtype == DType::bf16 ? "bf16" : "fp16"; }
 
+bool stride_fits(std::int64_t stride, std::int64_t limit_bytes) {
+  return stride >= 0 && stride % kStrideMultiple == 0 && stride < limit_bytes / kElementBytes;
+}
+
 // One stride; `name` is the tensor's.
 Status check_stride(std::string_view name, std::string_view dimension, std::int64_t stride,
                     std::int64_t limit_bytes) {
+  if (stride_fits(stride, limit_bytes)) return {};
   if (stride < 0) return invalid("{}.{}_stride {} is negative", name, dimension, stride);
   if (stride % kStrideMultiple != 0)
     return invalid("{}.{}_stride {} is not a multiple of {} elements (16 bytes)", name, dimension, stride,
                    kStrideMultiple);
-  if (stride >= limit_bytes / kElementBytes)
-    return invalid("{}.{}_stride {} is not below {} elements", name, dimension, stride,
-                   limit_bytes / kElementBytes);
-  return {};
+  return invalid("{}.{}_stride {} is not below {} elements", name, dimension, stride,
+                 limit_bytes / kElementBytes);
 }
 
-// Checks one tensor by itself and puts packed strides where the extent is 1 or 0.
-Result<Tensor> normalize(std::string_view name, Tensor tensor) {
+}  // namespace
+
+Status check_extents(std::string_view name, const Tensor& tensor) {
   if (tensor.dtype != DType::bf16 && tensor.dtype != DType::fp16)
     return invalid("{}.dtype {} is neither bf16 nor fp16", name, static_cast<int>(tensor.dtype));
   if (tensor.rows < 0) return invalid("{}.rows {} is negative", name, tensor.rows);
@@ -54,7 +58,11 @@ Result<Tensor> normalize(std::string_view name, Tensor tensor) {
   if (tensor.heads < 0) return invalid("{}.heads {} is negative", name, tensor.heads);
   if (tensor.heads > kHeadLimit) return invalid("{}.heads {} is above {}", name, tensor.heads, kHeadLimit);
   if (tensor.head_dim <= 0) return invalid("{}.head_dim {} is not positive", name, tensor.head_dim);
+  return {};
+}
 
+Result<Tensor> normalize(std::string_view name, Tensor tensor) {
+  if (Status status = check_extents(name, tensor); !status.ok()) return status;
   if (tensor.rows > 1) {
     if (Status status = check_stride(name, "row", tensor.row_stride, kRowStrideLimitBytes); !status.ok())
       return status;
@@ -90,6 +98,8 @@ Status check_same_kind(std::string_view name, const Tensor& tensor, const Tensor
     return invalid("{}.head_dim {} differs from query.head_dim {}", name, tensor.head_dim, query.head_dim);
   return {};
 }
+
+namespace {
 
 Status check_offsets(std::string_view name, const Offsets& offsets) {
   if (offsets.type != OffsetType::int32 && offsets.type != OffsetType::int64)
@@ -146,6 +156,11 @@ Result<double> scale_of(const AttentionCall& call) {
 
 }  // namespace
 
+bool fits_tensor_map(std::uint64_t address, std::int64_t row_stride, std::int64_t head_stride) {
+  return address % kAlignmentBytes == 0 && stride_fits(row_stride, kRowStrideLimitBytes) &&
+         stride_fits(head_stride, kHeadStrideLimitBytes);
+}
+
 Result<ValidCall> validate(const AttentionCall& call) {
   ValidCall valid;
   struct Input {
@@ -174,22 +189,40 @@ Result<ValidCall> validate(const AttentionCall& call) {
   return valid;
 }
 
+Status check_output_shape(std::string_view name, const ValidCall& valid, bool has_output_offset,
+                          const Tensor& tensor) {
+  if (Status status = check_same_kind(name, tensor, valid.query); !status.ok()) return status;
+  if (tensor.heads != valid.query.heads)
+    return invalid("{}.heads {} differs from query.heads {}", name, tensor.heads, valid.query.heads);
+  if (!has_output_offset && tensor.rows != valid.output_rows)
+    return invalid("{}.rows {} differs from the {} rows of the call", name, tensor.rows, valid.output_rows);
+  return {};
+}
+
+Status check_no_overlap(std::string_view name, const Tensor& tensor) {
+  if (tensor.rows > 1 && tensor.heads > 0 && tensor.row_stride < tensor.head_dim)
+    return invalid("{}.row_stride {} is below head_dim {}: rows would overlap", name, tensor.row_stride,
+                   tensor.head_dim);
+  if (tensor.heads > 1 && tensor.rows > 0 && tensor.head_stride < tensor.head_dim)
+    return invalid("{}.head_stride {} is below head_dim {}: heads would overlap", name, tensor.head_stride,
+                   tensor.head_dim);
+  return {};
+}
+
+Status check_float_address(std::string_view name, std::uint64_t address) {
+  if (address % sizeof(float) != 0)
+    return invalid("{} {:#x} is not a multiple of {} bytes", name, address, sizeof(float));
+  return {};
+}
+
 Result<Tensor> validate_output(const ValidCall& valid, bool has_output_offset, const Tensor& output,
                                std::uint64_t lse) {
   const Result<Tensor> normal = normalize("output", output);
   if (!normal) return normal;
-  if (Status status = check_same_kind("output", *normal, valid.query); !status.ok()) return status;
-  if (output.heads != valid.query.heads)
-    return invalid("output.heads {} differs from query.heads {}", output.heads, valid.query.heads);
-  if (!has_output_offset && output.rows != valid.output_rows)
-    return invalid("output.rows {} differs from the {} rows of the call", output.rows, valid.output_rows);
-  if (normal->rows > 1 && normal->heads > 0 && normal->row_stride < normal->head_dim)
-    return invalid("output.row_stride {} is below head_dim {}: rows would overlap", output.row_stride,
-                   output.head_dim);
-  if (normal->heads > 1 && normal->rows > 0 && normal->head_stride < normal->head_dim)
-    return invalid("output.head_stride {} is below head_dim {}: heads would overlap", output.head_stride,
-                   output.head_dim);
-  if (lse % sizeof(float) != 0) return invalid("lse {:#x} is not a multiple of {} bytes", lse, sizeof(float));
+  if (Status status = check_output_shape("output", valid, has_output_offset, *normal); !status.ok())
+    return status;
+  if (Status status = check_no_overlap("output", *normal); !status.ok()) return status;
+  if (Status status = check_float_address("lse", lse); !status.ok()) return status;
   return normal;
 }
 

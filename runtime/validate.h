@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "jfa/attention.h"
 
@@ -26,6 +27,22 @@ Result<ValidCall> validate(const AttentionCall& call);
 /// The output's normalised form; `call` has passed validate().
 Result<Tensor> validate_output(const ValidCall& valid, bool has_output_offset, const Tensor& output,
                                std::uint64_t lse);
+
+/// dtype, and extents within our limits.
+Status check_extents(std::string_view name, const Tensor& tensor);
+/// Whether a tensor map takes a 16-bit tensor whose innermost stride is 1. Strides in elements.
+bool fits_tensor_map(std::uint64_t address, std::int64_t row_stride, std::int64_t head_stride);
+/// Checks one tensor by itself; packed strides take the place of those of dimensions of extent 1 or 0.
+Result<Tensor> normalize(std::string_view name, Tensor tensor);
+/// dtype and head_dim must be the query's.
+Status check_same_kind(std::string_view name, const Tensor& tensor, const Tensor& query);
+/// The shape of the output, or of a tensor that goes with it.
+Status check_output_shape(std::string_view name, const ValidCall& valid, bool has_output_offset,
+                          const Tensor& tensor);
+/// Elements of a tensor that is written must lie apart.
+Status check_no_overlap(std::string_view name, const Tensor& tensor);
+/// An fp32 array.
+Status check_float_address(std::string_view name, std::uint64_t address);
 
 /// `needed_bytes`: of workspace_bytes().
 Status validate_workspace(Workspace workspace, std::uint64_t needed_bytes);

@@ -245,6 +245,14 @@ void fill_memory_calls(DriverTable& table) {
     std::fill_n(reinterpret_cast<unsigned*>(to), count, value);
     return CUDA_SUCCESS;
   };
+  table.cuMemsetD2D8Async = [](CUdeviceptr to, std::size_t pitch, unsigned char byte, std::size_t width,
+                               std::size_t height, CUstream) {
+    ENTER(cuMemsetD2D8Async);
+    NEEDS_CONTEXT();
+    for (std::size_t row = 0; row < height; ++row)
+      std::memset(reinterpret_cast<void*>(to + row * pitch), byte, width);
+    return CUDA_SUCCESS;
+  };
 }
 
 void fill_stream_calls(DriverTable& table) {

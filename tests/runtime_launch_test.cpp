@@ -523,7 +523,7 @@ TEST_CASE("bug-pool 28, 29: status() names the offset, its index and its value")
   REQUIRE(device.upload(workspace.address, &header, sizeof header).ok());
   CHECK(status(device, workspace, kStream).ok());
   REQUIRE(device.fill(workspace.address, 0xcd, workspace.bytes).ok());
-  CHECK(contains(status(device, workspace, kStream).message(), "holds no result of forward()"));
+  CHECK(contains(status(device, workspace, kStream).message(), "holds no result of a call"));
   CHECK(contains(status(device, {}, kStream).message(), "workspace.address is null"));
 }
 

@@ -22,7 +22,7 @@ if(TARGET jfa)
 endif()
 
 # Runs attention problems on a device; for every end-to-end test.
-add_library(jfa_attention_harness STATIC attention_harness.cpp)
+add_library(jfa_attention_harness STATIC attention_harness.cpp backward_harness.cpp guarded_memory.cpp)
 target_link_libraries(jfa_attention_harness PRIVATE jfa_options doctest::doctest fmt::fmt
                                             PUBLIC jfa_test_problems jfa::jfa)
 

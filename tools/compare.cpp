@@ -6,60 +6,17 @@
 #include <cmath>
 #include <limits>
 
+#include "tools/error_norm.h"
+
 namespace jfa::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLseTolerance = 1e-3;
-
-// |a - b| where NaN anywhere counts as infinitely wrong.
-double distance(double a, double b) {
-  const double difference = std::abs(a - b);
-  return std::isnan(difference) ? kInfinity : difference;
-}
-
-// Largest element and sum of squares of an error.
-struct ErrorNorm {
-  double max_abs = 0;
-  double squares = 0;
-
-  void add(double error) {
-    max_abs = std::max(max_abs, error);
-    squares += error * error;
-  }
-  void add(const ErrorNorm& other) {
-    max_abs = std::max(max_abs, other.max_abs);
-    squares += other.squares;
-  }
-};
-
-double ratio(double squares, double reference_squares) {
-  if (squares == 0) return 0;
-  return reference_squares == 0 ? kInfinity : std::sqrt(squares / reference_squares);
-}
 
 double fp32_ulp(double value) {
   const auto magnitude = static_cast<float>(std::abs(value));
   return std::nextafter(magnitude, std::numeric_limits<float>::infinity()) - magnitude;
 }
-
-// Remembers the element that is furthest beyond its tolerance.
-class Worst {
- public:
-  template <class Describe>
-  void consider(double error, double allowed, const Describe& describe) {
-    if (error <= allowed) return;
-    const double excess = allowed > 0 ? error / allowed : kInfinity;
-    if (!text_.empty() && excess <= excess_) return;
-    excess_ = excess;
-    text_ = describe();
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  double excess_ = 0;
-  std::string text_;
-};
 
 class Comparer {
  public:

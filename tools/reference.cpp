@@ -7,62 +7,17 @@
 #include <thread>
 
 #include "tools/float16.h"
+#include "tools/reference_head.h"
 
 namespace jfa::reference {
 namespace {
 
 constexpr double kNegativeInfinity = -std::numeric_limits<double>::infinity();
 
-double scale_of(const Problem& problem) {
-  return problem.scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.query.head_dim)));
-}
-
-struct Interval {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
-// Keys that query row i of its sequence sees. No sum here can overflow for a window up to 2^63 - 1.
-Interval visible_keys(std::int64_t i, std::int64_t key_rows, std::optional<std::int64_t> window) {
-  if (!window) return {0, key_rows};
-  const std::int64_t begin = i > *window ? i - *window : 0;
-  const std::int64_t end = *window >= key_rows - i ? key_rows : i + *window + 1;
-  return {std::min(begin, key_rows), std::min(end, key_rows)};
-}
-
-// One head of one sequence, laid out so that every inner loop runs over contiguous memory and needs no
-// reassociation to be vectorised.
 template <class Real>
 struct HeadOfSequence {
-  std::int64_t keys = 0;
-  std::int64_t dim = 0;
-  std::vector<Real> key_transposed;  // [dim, keys]
-  std::vector<Real> value;           // [keys, dim]
-
-  HeadOfSequence(const Problem& problem, const Sequence& sequence, std::int64_t key_head)
-      : keys(sequence.key_rows),
-        dim(problem.key.head_dim),
-        key_transposed(static_cast<std::size_t>(keys * dim)),
-        value(static_cast<std::size_t>(keys * dim)) {
-    for (std::int64_t j = 0; j < keys; ++j) {
-      const std::size_t row = problem.key.index(sequence.key_row + j, key_head, 0);
-      for (std::int64_t d = 0; d < dim; ++d) {
-        const auto column = static_cast<std::size_t>(d);
-        key_transposed[static_cast<std::size_t>(d * keys + j)] = problem.key.values[row + column];
-        value[static_cast<std::size_t>(j * dim + d)] = problem.value.values[row + column];
-      }
-    }
-  }
-
-  // scores[j] = query . key[j]
-  void multiply(const float* query, Interval visible, std::vector<Real>& scores) const {
-    std::fill(scores.begin() + visible.begin, scores.begin() + visible.end, Real{0});
-    for (std::int64_t d = 0; d < dim; ++d) {
-      const Real factor = query[d];
-      const Real* column = key_transposed.data() + d * keys;
-      for (std::int64_t j = visible.begin; j < visible.end; ++j) scores[j] += factor * column[j];
-    }
-  }
+  HeadRows<Real> key;
+  HeadRows<Real> value;
 };
 
 // Where the results of one query row go.
@@ -74,7 +29,7 @@ struct Row {
 
 void solve_row(const Problem& problem, const HeadOfSequence<double>& head, const float* query,
                Interval visible, std::vector<double>& weights, Row row) {
-  head.multiply(query, visible, weights);
+  head.key.multiply(query, visible, weights);
   const double scale = scale_of(problem);
   double maximum = kNegativeInfinity;
   double largest = 0;
@@ -89,8 +44,8 @@ void solve_row(const Problem& problem, const HeadOfSequence<double>& head, const
   *row.lse = maximum + std::log(sum);
   for (std::int64_t j = visible.begin; j < visible.end; ++j) {
     const double weight = weights[j] / sum;
-    const double* value = head.value.data() + j * head.dim;
-    for (std::int64_t d = 0; d < head.dim; ++d) {
+    const double* value = head.value.row(j);
+    for (std::int64_t d = 0; d < head.value.dim; ++d) {
       const double part = weight * value[d];
       row.output[d] += part;
       row.rounding[d] += part * part;
@@ -100,7 +55,7 @@ void solve_row(const Problem& problem, const HeadOfSequence<double>& head, const
   const double weight_error =
       3 * (roundoff + largest * 0x1p-22);  // relative; the second term: of fp32 scores
   const double subnormal = problem.dtype == DType::fp16 ? 0x1p-24 : 0;
-  for (std::int64_t d = 0; d < head.dim; ++d) {
+  for (std::int64_t d = 0; d < head.value.dim; ++d) {
     row.rounding[d] =
         2 * roundoff * std::abs(row.output[d]) + weight_error * std::sqrt(row.rounding[d]) + subnormal;
   }
@@ -108,7 +63,7 @@ void solve_row(const Problem& problem, const HeadOfSequence<double>& head, const
 
 void solve_row(const Problem& problem, const HeadOfSequence<float>& head, const float* query,
                Interval visible, std::vector<float>& weights, Row row) {
-  head.multiply(query, visible, weights);
+  head.key.multiply(query, visible, weights);
   const DType dtype = problem.dtype;
   const auto scale = static_cast<float>(scale_of(problem));
   float maximum = -std::numeric_limits<float>::infinity();
@@ -120,20 +75,22 @@ void solve_row(const Problem& problem, const HeadOfSequence<float>& head, const 
   for (std::int64_t j = visible.begin; j < visible.end; ++j)
     sum += weights[j] = std::exp(weights[j] - maximum);
   *row.lse = static_cast<double>(maximum) + std::log(static_cast<double>(sum));
-  std::vector<float> output(static_cast<std::size_t>(head.dim));
+  std::vector<float> output(static_cast<std::size_t>(head.value.dim));
   for (std::int64_t j = visible.begin; j < visible.end; ++j) {
     const float weight = round_to(dtype, weights[j] / sum);
-    const float* value = head.value.data() + j * head.dim;
-    for (std::int64_t d = 0; d < head.dim; ++d) output[d] += weight * value[d];
+    const float* value = head.value.row(j);
+    for (std::int64_t d = 0; d < head.value.dim; ++d) output[d] += weight * value[d];
   }
-  for (std::int64_t d = 0; d < head.dim; ++d) row.output[d] = round_to(dtype, output[d]);
+  for (std::int64_t d = 0; d < head.value.dim; ++d) row.output[d] = round_to(dtype, output[d]);
 }
 
 template <class Real>
 void solve_head(const Problem& problem, const Sequence& sequence, std::int64_t query_head,
                 Solution& solution) {
   const std::int64_t groups = problem.query.heads / problem.key.heads;
-  const HeadOfSequence<Real> head(problem, sequence, query_head / groups);
+  const std::int64_t key_head = query_head / groups;
+  const HeadOfSequence<Real> head{{problem.key, sequence.key_row, sequence.key_rows, key_head},
+                                  {problem.value, sequence.key_row, sequence.key_rows, key_head}};
   std::vector<Real> weights(static_cast<std::size_t>(sequence.key_rows));
   for (std::int64_t i = 0; i < sequence.query_rows; ++i) {
     const std::int64_t output_row = sequence.output_row + i;

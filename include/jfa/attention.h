@@ -1,8 +1,8 @@
 // Jagged flash attention: the public C++ API. Needs no CUDA header.
 //
 // A batch holds `batch` sequences, packed without padding. Sequence b owns query rows
-// [query_offset[b], query_offset[b+1]) and key/value rows [key_offset[b], key_offset[b+1]); its queries attend
-// to its keys only. A query row that sees no key gets output 0 and LSE -inf.
+// [query_offset[b], query_offset[b+1]) and key/value rows [key_offset[b], key_offset[b+1]); its queries
+// attend to its keys only. A query row that sees no key gets output 0 and LSE -inf.
 #pragma once
 
 #include <cstddef>
@@ -50,9 +50,9 @@ struct Offsets {
 /// One attention, as the user has it. Nothing here is read on the host beyond these fields: lengths live in
 /// the offsets on the device, so a captured graph may be replayed with other lengths.
 struct AttentionCall {
-  Tensor query;  ///< [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D]
-  Tensor key;    ///< [total_kv, Hkv, D]; Hq must be a multiple of Hkv
-  Tensor value;  ///< [total_kv, Hkv, D]
+  Tensor query;          ///< [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D]
+  Tensor key;            ///< [total_kv, Hkv, D]; Hq must be a multiple of Hkv
+  Tensor value;          ///< [total_kv, Hkv, D]
   Offsets query_offset;  ///< [batch+1]; ignored with broadcast_q
   Offsets key_offset;    ///< [batch+1]
   /// First output row of every sequence, [batch+1]. Default: query_offset, or b * q_len with broadcast_q.
@@ -60,9 +60,9 @@ struct AttentionCall {
   /// Keeps the pairs with |i - j| <= window, both counted from the start of their own sequence. 0 is the
   /// diagonal, nullopt no window.
   std::optional<std::int64_t> window;
-  bool broadcast_q = false;  ///< PMA: every sequence's keys are read by the same query rows
+  bool broadcast_q = false;     ///< PMA: every sequence's keys are read by the same query rows
   std::optional<double> scale;  ///< any finite number; default 1 / sqrt(D)
-  bool deterministic = false;   ///< the same bits on every run on one GPU model (the forward always is)
+  bool deterministic = false;   ///< the same bits on every run on one GPU model (always so, so far)
 };
 
 /// What a kernel is specialised for; precompilation needs no tensors.
@@ -72,7 +72,7 @@ struct Configuration {
   std::int64_t head_dim = 128;  ///< a multiple of 8, 8 … 128
   std::optional<std::int64_t> window;
   bool broadcast_q = false;
-  std::int64_t groups = 1;  ///< query heads per key/value head, >= 1
+  std::int64_t groups = 1;         ///< query heads per key/value head, >= 1
   std::string target = "sm_100f";  ///< sm_100f, sm_100a, sm_103a, sm_90a
 };
 
@@ -124,9 +124,45 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
 /// Bytes of workspace that forward() needs for `call`. Output rows: total_q, or batch * q_len.
 Result<std::uint64_t> workspace_bytes(const AttentionCall& call);
 
+/// The gradient that flows into an attention's output: [rows, heads, head_dim] like the output, but with any
+/// strides, in elements, also 0 or negative (an expanded scalar, a transposed view), and any base that is a
+/// multiple of 2 bytes. Unless its innermost stride is 1, its base 16-byte aligned and its other strides
+/// multiples of 8, a packed copy is made in the workspace.
+struct OutputGradient {
+  std::uint64_t address = 0;
+  std::int64_t rows = 0;
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t dim_stride = 1;
+  DType dtype = DType::bf16;
+
+  /// One laid out like a Tensor.
+  static OutputGradient of(const Tensor& tensor) {
+    return {tensor.address,     tensor.rows, tensor.heads, tensor.head_dim, tensor.row_stride,
+            tensor.head_stride, 1,           tensor.dtype};
+  }
+};
+
+/// Enqueues the gradients of the attention of `call` on `stream`; the same bits on every run.
+/// output, lse: what forward() gave for the same call. lse: fp32 [Hq, output rows].
+/// output_grad: [output rows, Hq, D]. lse_grad: fp32 [Hq, output rows], or 0 if the LSE has no gradient.
+/// query_grad, key_grad, value_grad: like query, key and value, overlapping nothing. Every row is written:
+/// rows that no sequence owns, query rows without a key and keys that no query sees get 0. With broadcast_q,
+/// query_grad is the sum over the batch.
+/// Errors: as forward().
+Status backward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
+                const OutputGradient& output_grad, std::uint64_t lse_grad, const Tensor& query_grad,
+                const Tensor& key_grad, const Tensor& value_grad, Workspace workspace = {},
+                Stream stream = nullptr);
+
+/// Bytes of workspace that backward() needs for `call` and an output gradient of that shape and layout.
+Result<std::uint64_t> backward_workspace_bytes(const AttentionCall& call, const OutputGradient& output_grad);
+
 /// Reads what the kernels of the last call wrote into its workspace, after synchronising `stream`:
 /// kInvalidArgument with offset name, index and value if an offset was bad (nothing was computed then).
-/// workspace: the one that the caller gave to forward().
+/// workspace: the one that the caller gave to forward() or backward().
 Status status(Device& device, Workspace workspace, Stream stream = nullptr);
 
 /// Whether a kernel exists for the configuration; the error names the field and its value.
@@ -135,8 +171,8 @@ Status supported(const Configuration& configuration);
 /// Every head_dim that supported() accepts.
 std::vector<std::int64_t> supported_head_dims();
 
-/// Compiles and loads the kernel ahead of the first call, which a call inside a stream capture depends on. The
-/// device's own target takes the place of configuration.target.
+/// Compiles and loads the kernel ahead of the first call, which a call inside a stream capture depends on.
+/// The device's own target takes the place of configuration.target.
 Status prepare(Device& device, const Configuration& configuration);
 
 }  // namespace jfa

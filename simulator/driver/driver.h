@@ -108,6 +108,8 @@ class SimulatedDriver {
   CUresult cuMemcpyDtoDAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream);
   CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count, CUstream stream);
   CUresult cuMemsetD32Async(CUdeviceptr address, unsigned int value, size_t count, CUstream stream);
+  CUresult cuMemsetD2D8Async(CUdeviceptr address, size_t pitch, unsigned char value, size_t width,
+                             size_t height, CUstream stream);
   CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address);
 
   CUresult cuStreamCreate(CUstream* stream, unsigned int flags);

@@ -159,6 +159,15 @@ CUresult SimulatedDriver::cuMemsetD32Async(CUdeviceptr address, unsigned int val
   return fill(address, value, count, stream);
 }
 
+CUresult SimulatedDriver::cuMemsetD2D8Async(CUdeviceptr address, size_t pitch, unsigned char value,
+                                            size_t width, size_t height, CUstream stream) {
+  if (width > pitch) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t row = 0; row < height; ++row) {
+    if (const CUresult error = fill(address + row * pitch, value, width, stream)) return error;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult SimulatedDriver::cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                                 CUdeviceptr address) {
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -1,6 +1,8 @@
 // What the host hands to the entries of a backward, beyond parameters.h; the same rules hold.
 #pragma once
 
+#include "templates/attention/parameters.h"
+
 namespace jfa::kernel {
 
 // Rows of one key tile and the queries that see them.
@@ -66,6 +68,7 @@ struct BackwardArguments {
 };
 
 struct SumArguments {
+  const WorkspaceHeader* header;
   const float* partial_query_grad;
   void* query_grad;  // [query_rows, query_heads, head_dim], 16-bit elements; strides in elements
   i64 row_stride;

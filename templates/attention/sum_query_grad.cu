@@ -2,6 +2,7 @@
 extern "C" __global__ void __launch_bounds__(256, 4)
     jfa_sum_query_grad(const __grid_constant__ jfa::kernel::SumArguments a) {
   using namespace jfa::kernel;
+  if (a.header->bad_offset_name != kNoOffset) return;  // there are no parts
   constexpr i32 kColumns = 2;
   const i32 pairs = a.head_dim / kColumns;
   const i64 total = static_cast<i64>(a.query_rows) * a.query_heads * pairs;

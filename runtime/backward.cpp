@@ -1,0 +1,100 @@
+// The public calls of the backward; the same promises as forward()'s.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "jfa/attention.h"
+#include "runtime/backward_launches.h"
+#include "runtime/call.h"
+#include "runtime/device.h"
+#include "runtime/kernels.h"
+#include "runtime/validate_backward.h"
+#include "runtime/workspace.h"
+
+namespace jfa {
+namespace {
+
+BackwardWorkspaceShape workspace_shape(const ValidCall& valid, const OutputGradient& output_grad) {
+  return {{valid.batch, valid.query.rows, valid.key.rows, valid.query.heads},
+          output_grad.rows,
+          output_grad.head_dim,
+          needs_packing(output_grad)};
+}
+
+Status check_items(const ValidCall& valid, const BackwardWorkspaceMap& map) {
+  const std::int64_t most =
+      std::max({map.query_tile_capacity, map.key_tile_capacity, map.partial_rows,
+                map.query_run_capacity * valid.query.heads, map.key_tile_capacity * valid.key.heads});
+  if (most <= kItemLimit) return {};
+  return Status::unsupported(
+      fmt::format("a batch of {} with query.rows {}, key.rows {} and query.heads {} may need {} tiles times "
+                  "heads, above {}",
+                  valid.batch, valid.query.rows, valid.key.rows, valid.query.heads, most, kItemLimit));
+}
+
+// No query meets a key, and the host can see it: every gradient is 0, and no kernel is needed.
+bool trivially_zero(const ValidCall& valid) {
+  return valid.batch == 0 || valid.query.rows == 0 || valid.key.rows == 0 || valid.query.heads == 0;
+}
+
+Status clear_gradients(Device::Impl& device, const ValidBackward& tensors, Workspace workspace,
+                       CUstream stream) {
+  if (Status status = clear_header(device, workspace, stream); !status.ok()) return status;
+  for (const auto& [name, tensor] : {std::pair{"query_grad", &tensors.query_grad},
+                                     {"key_grad", &tensors.key_grad},
+                                     {"value_grad", &tensors.value_grad}}) {
+    Status status = device.with_context(fmt::format("clearing {}", name),
+                                        [&] { return clear_tensor(device.driver, *tensor, stream); });
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status backward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
+                const OutputGradient& output_grad, std::uint64_t lse_grad, const Tensor& query_grad,
+                const Tensor& key_grad, const Tensor& value_grad, Workspace workspace, Stream stream) {
+  Device::Impl& impl = device.impl();
+  const CUstream cu_stream = static_cast<CUstream>(stream);
+  if (Status status = impl.usable(); !status.ok()) return status;
+  const Result<ValidCall> valid = validate(call);
+  if (!valid) return valid.status();
+  const Result<ValidBackward> tensors =
+      validate_backward(*valid, call.output_offset.has_value(),
+                        {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad});
+  if (!tensors) return tensors.status();
+  const Result<KernelSpec> spec = specialize_call(call, Pass::backward, impl.target);
+  if (!spec) return spec.status();
+  if (trivially_zero(*valid)) return clear_gradients(impl, *tensors, workspace, cu_stream);
+
+  const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
+  if (!kernels) return kernels.status();
+  const BackwardWorkspaceMap map =
+      backward_workspace_map((*kernels)->plan, workspace_shape(*valid, tensors->output_grad));
+  if (Status status = check_items(*valid, map); !status.ok()) return status;
+  if (Status status = validate_workspace(workspace, map.bytes); !status.ok()) return status;
+
+  const ContextGuard guard(impl.driver, impl.context);
+  if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "making its context current");
+  ScopedWorkspace scoped(impl, cu_stream);
+  if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
+  return launch(impl, **kernels, {*valid, call, *tensors, lse, lse_grad, map}, scoped.address(), cu_stream);
+}
+
+Result<std::uint64_t> backward_workspace_bytes(const AttentionCall& call, const OutputGradient& output_grad) {
+  const Result<ValidCall> valid = validate(call);
+  if (!valid) return valid.status();
+  const Result<OutputGradient> valid_grad =
+      validate_output_grad(*valid, call.output_offset.has_value(), output_grad);
+  if (!valid_grad) return valid_grad.status();
+  const Result<KernelSpec> spec = specialize_call(call, Pass::backward, Configuration().target);
+  if (!spec) return spec.status();
+  const Result<KernelPlan> plan = jfa::plan(*spec);
+  if (!plan) return plan.status();
+  const BackwardWorkspaceMap map = backward_workspace_map(*plan, workspace_shape(*valid, *valid_grad));
+  if (Status status = check_items(*valid, map); !status.ok()) return status;
+  return map.bytes;
+}
+
+}  // namespace jfa

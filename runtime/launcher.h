@@ -1,0 +1,47 @@
+// Launching on one stream of one device, and what is said of it when something fails.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "jfa/attention.h"
+#include "runtime/device.h"
+#include "runtime/kernels.h"
+
+namespace jfa {
+
+/// A tensor that an entry reads or writes by tensor map.
+struct MapOperand {
+  std::string_view name;
+  const Tensor& tensor;  // normalised
+  int box_rows;
+};
+
+/// The device's context is current for all members. Errors: kDevice names entry, configuration, stream and
+/// device.
+class Launcher {
+ public:
+  Launcher(const Device::Impl& device, const LoadedKernels& kernels, CUstream stream)
+      : device_(device), kernels_(kernels), stream_(stream) {}
+
+  /// maps: as many as operands. substitute: see encode_ragged_map().
+  Status encode(std::span<const MapOperand> operands, std::uint64_t substitute, CUtensorMap* maps) const;
+  Status launch(const LoadedEntry& entry, int ctas, void** arguments) const;
+
+ private:
+  Status failure(CUresult result, std::string_view what) const;
+  std::string foreign_stream() const;
+
+  const Device::Impl& device_;
+  const LoadedKernels& kernels_;
+  CUstream stream_;
+};
+
+/// CTAs for `items` of work: as many, but no more than the device holds at once.
+int ctas_for(const LoadedEntry& entry, std::int64_t items);
+
+}  // namespace jfa
