@@ -49,6 +49,17 @@ void check_same(const BackwardResult& a, const BackwardResult& b) {
   CHECK_MESSAGE(difference.empty(), difference);
 }
 
+TEST_CASE("bug-pool 4: the gradient of the LSE counts, alone and beside the output's") {
+  const Problem problem = random_problem({4, 70}, {4, 130}, {2, 1}, 64, 4);
+  check_backward(test_device(), with_random_gradient(problem, 4, /*lse_gradient=*/true));
+  BackwardProblem sum_of_lse = with_constant_gradient(problem, 0);
+  sum_of_lse.incoming.lse.assign(static_cast<std::size_t>(2 * 74), 1.0F);
+  const HostGradients gradients = check_backward(test_device(), sum_of_lse).gradients;
+  check_zero(gradients.value, 0, 134);
+  CHECK(std::abs(gradients.query.at(0, 0, 0)) > 0);
+  CHECK(std::abs(gradients.key.at(0, 0, 0)) > 0);
+}
+
 TEST_CASE("bug-pool 7: a large score outside the window has no gradient") {
   const Problem problem = closed_forms(7).front().problem;
   const BackwardResult result = check_backward(test_device(), with_constant_gradient(problem, 1));
@@ -243,6 +254,75 @@ TEST_CASE("bug-pool 49: a query without keys does not spoil the shared gradient"
   problem = flat_broadcast_problem(2, lengths, {1, 1}, 128);
   randomize(problem, 49);
   check_backward(test_device(), with_random_gradient(problem, 49));
+}
+
+TEST_CASE("bug-pool 28: offsets that lie leave the gradients alone") {
+  const auto refused = [](const Problem& problem, const std::string& part) {
+    const BackwardResult result = run_backward(test_device(), with_constant_gradient(problem, 1));
+    CHECK(result.status.kind() == ErrorKind::kInvalidArgument);
+    CHECK_MESSAGE(result.status.message().find(part) != std::string::npos, result.status.message());
+    CHECK_FALSE(result.wrote);
+    CHECK(result.violations.empty());
+  };
+  Problem problem = random_problem({5, 4}, {5, 4}, {1, 1}, 64, 28);
+  problem.query_offset = {0, 6, 5};
+  refused(problem, "query_offset[2] is 5");
+  problem.query_offset = {0, 5, 9};
+  problem.key_offset = {0, 5, 10};
+  refused(problem, "key_offset[2] is 10");
+  problem = flat_broadcast_problem(4, {3, 5}, {1, 1}, 64);
+  problem.key_offset = {1, 3, 8};
+  refused(problem, "key_offset[0] is 1");
+}
+
+TEST_CASE("bug-pool 53: workspace is sized from totals, in 64 bits") {
+  AttentionCall call;
+  const std::int64_t batch = 4096;
+  const std::int64_t rows = 131072 + batch - 1;
+  call.query = Tensor::packed(4096, rows, 32, 128, DType::bf16);
+  call.key = call.value = Tensor::packed(4096, 64 * batch, 32, 128, DType::bf16);
+  call.query_offset = call.key_offset = {4096, batch + 1, OffsetType::int32};
+  OutputGradient output_grad = OutputGradient::of(call.query);
+  const std::uint64_t direct_bytes = backward_workspace_bytes(call, output_grad).value();
+  CHECK(direct_bytes <= static_cast<std::uint64_t>(rows) * 32 * 8);
+  output_grad.dim_stride = 0;
+  const std::uint64_t copy_bytes = static_cast<std::uint64_t>(rows) * 32 * 128 * 2;
+  CHECK(backward_workspace_bytes(call, output_grad).value() == direct_bytes + copy_bytes);
+}
+
+TEST_CASE("bug-pool 56: grouped sequences with the LSE as the forward left it") {
+  const HostGradients gradients =
+      check_backward(test_device(),
+                     with_random_gradient(random_problem({7, 130}, {5, 64}, {4, 4}, 64, 56), 56))
+          .gradients;
+  for (const HostTensor* gradient : {&gradients.query, &gradients.key, &gradients.value})
+    CHECK(gradient->at(gradient->rows - 1, 3, 63) != 0);
+}
+
+TEST_CASE("bug-pool 61: the same bits every time, whatever the workspace holds and whoever gives it") {
+  Problem problems[] = {random_problem({70, 3, 130}, {200, 3, 65}, {8, 2}, 64, 61),
+                        flat_broadcast_problem(30, {200, 0, 3, 65, 1}, {4, 2}, 64)};
+  randomize(problems[1], 61);
+  for (const Problem& problem : problems) {
+    const BackwardProblem with_gradient = with_random_gradient(problem, 61);
+    const BackwardResult right = check_backward(test_device(), with_gradient);
+    BackwardRunOptions options;
+    for (const std::uint8_t byte : {0x00, 0x7f, 0xff}) {
+      options.workspace_byte = byte;
+      check_same(right, run_backward(test_device(), with_gradient, options));
+    }
+    options.own_workspace = false;
+    check_same(right, run_backward(test_device(), with_gradient, options));
+  }
+}
+
+TEST_CASE("bug-pool 106: lengths may change between runs without the host's knowing") {
+  Problem problem = random_problem({33, 33}, {33, 33}, {1, 1}, 64, 106);  // 66 rows; only the offsets differ
+  for (const std::vector<std::int64_t>& lengths :
+       {std::vector<std::int64_t>{5, 3}, {64, 1}, {0, 64}, {0, 0}, {65, 1}}) {
+    problem.query_offset = problem.key_offset = offsets_of(lengths);
+    check_backward(test_device(), with_random_gradient(problem, 106));
+  }
 }
 
 }  // namespace

@@ -121,8 +121,8 @@ __device__ inline void multiply(const BackwardShared<Control>& shared, TensorMem
       }
       stationary.advance();
     }
-    // Nor may it wait behind items that are passed over altogether: the queue holds a few, and only the threads
-    // that wait for these products empty it.
+    // Nor may it wait behind items that are passed over altogether: the queue holds a few, and only the
+    // threads that wait for these products empty it.
     if (first) multiply_pending();
   }
   multiply_pending();
