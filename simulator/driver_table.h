@@ -8,6 +8,7 @@
 #include <string>
 
 // Every driver call the project makes, by its documented name; cuda.h's macros add the version suffix.
+// clang-format off: it would indent each call further than the last.
 #define JFA_DRIVER_CALLS(X)                                                                                  \
   X(cuInit)                                                                                                  \
   X(cuDriverGetVersion)                                                                                      \
@@ -28,6 +29,7 @@
                                                           X(cuTensorMapEncodeTiled)                          \
                                                               X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
                                                                   X(cuOccupancyMaxActiveClusters)
+// clang-format on
 
 namespace jfa {
 
