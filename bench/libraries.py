@@ -1,0 +1,216 @@
+"""The attentions that are compared. Each class takes Data, does everything that is not to be timed when it is made,
+and raises Unfit if it cannot express the problem."""
+
+import torch
+
+import jfa_ctypes
+from document_mask import document_mask
+
+
+class Unfit(Exception):
+    """This library has no way to say this problem."""
+
+
+class Data:
+    """One problem's tensors. A shared query is [q_len, heads, head_dim]."""
+
+    def __init__(self, problem, device):
+        def numbers(rows, heads):
+            return torch.randn(rows, heads, problem.head_dim, device=device, dtype=torch.bfloat16)
+
+        torch.manual_seed(1)
+        self.problem = problem
+        self.query = numbers(problem.query_rows, problem.heads)
+        self.key, self.value = (numbers(problem.key_rows, problem.key_heads) for _ in range(2))
+        self.output_grad = numbers(problem.output_rows, problem.heads)
+        self.query_offset = problem.query_offset.to(device)
+        self.key_offset = problem.key_offset.to(device)
+
+    def repeated_query(self):
+        """A query of its own for every sequence, for those that know no shared one."""
+        return self.query.repeat(self.problem.batch, 1, 1) if self.problem.shared_query else self.query
+
+    def shared_grad(self, query_grad):
+        """The gradient of the shared query from that of repeated_query(); in fp32."""
+        query_grad = query_grad.float()
+        return query_grad.unflatten(0, (self.problem.batch, -1)).sum(0) if self.problem.shared_query else query_grad
+
+    def repeated_heads(self, tensor):
+        """A key head for every query head, for those that know no groups."""
+        return tensor.repeat_interleave(self.problem.groups, 1) if self.problem.groups > 1 else tensor
+
+    def grouped_grad(self, grad):
+        """The gradient of a tensor from that of its repeated_heads(); in fp32."""
+        return grad.float().unflatten(1, (self.problem.key_heads, self.problem.groups)).sum(2)
+
+
+class _Autograd:
+    """Backward of a forward that is made of PyTorch operations. Subclasses have inputs, leaf tensors, and attend()."""
+
+    def __init__(self, data, inputs, backward):
+        self.data = data
+        self.inputs = [tensor.detach().requires_grad_(backward) for tensor in inputs]
+        if backward:
+            self.output = self.attend()
+            self.output_grad = self.laid_out(data.output_grad)
+
+    def forward(self):
+        return self.attend()
+
+    def backward(self):
+        return torch.autograd.grad(self.output, self.inputs, self.output_grad, retain_graph=True)
+
+    def laid_out(self, tensor):
+        """[rows, heads, head_dim] as the library wants it."""
+        return tensor
+
+    def packed(self, tensor):
+        """What laid_out() did, undone."""
+        return tensor
+
+    def results(self, backward):
+        """For comparison: the output, or the gradients of query, key and value; [rows, heads, head_dim]."""
+        if not backward:
+            return [self.packed(self.forward())]
+        query_grad, key_grad, value_grad = (self.packed(grad) for grad in self.backward())
+        return [self.data.shared_grad(query_grad), self.grouped(key_grad), self.grouped(value_grad)]
+
+    def grouped(self, grad):
+        return self.data.grouped_grad(grad)
+
+
+class Varlen(_Autograd):
+    """torch.nn.attention.varlen, which is FlashAttention-2."""
+
+    name = "varlen_attn"
+
+    def __init__(self, data, backward):
+        from torch.nn.attention.varlen import varlen_attn
+
+        problem = data.problem
+        self.varlen_attn = varlen_attn
+        self.window = (-1, -1) if problem.window is None else (problem.window, problem.window)
+        self.longest = int(problem.query_lengths.max()), int(problem.key_lengths.max())
+        super().__init__(data, [data.repeated_query(), data.repeated_heads(data.key), data.repeated_heads(data.value)],
+                         backward)
+
+    def attend(self):
+        return self.varlen_attn(*self.inputs, self.data.query_offset, self.data.key_offset, *self.longest,
+                                window_size=self.window)
+
+
+class Cudnn(_Autograd):
+    """cuDNN through scaled_dot_product_attention, for sequences of one length."""
+
+    name = "cudnn"
+
+    def __init__(self, data, backward):
+        if not data.problem.dense or data.problem.window is not None:
+            raise Unfit("dense shapes only")
+        self.batch = data.problem.batch
+        packed = data.repeated_query(), data.repeated_heads(data.key), data.repeated_heads(data.value)
+        super().__init__(data, [self.laid_out(tensor) for tensor in packed], backward)
+
+    def attend(self):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return torch.nn.functional.scaled_dot_product_attention(*self.inputs)
+
+    def laid_out(self, tensor):
+        return tensor.unflatten(0, (self.batch, -1)).transpose(1, 2)
+
+    def packed(self, tensor):
+        return tensor.transpose(1, 2).flatten(0, 1)
+
+
+class Flex(_Autograd):
+    """FlexAttention, compiled for the shape, with a block mask of the sequences."""
+
+    name = "flex_attention"
+
+    def __init__(self, data, backward):
+        from torch.nn.attention.flex_attention import flex_attention
+
+        torch._dynamo.reset()  # nothing is kept from the shape before
+        self.compiled = torch.compile(flex_attention, dynamic=False)
+        self.mask = document_mask(data.query_offset, data.key_offset, data.problem.window)
+        self.groups = data.problem.groups > 1
+        inputs = [self.laid_out(tensor) for tensor in (data.repeated_query(), data.key, data.value)]
+        super().__init__(data, inputs, backward)
+
+    def attend(self):
+        return self.compiled(*self.inputs, block_mask=self.mask, enable_gqa=self.groups)
+
+    def laid_out(self, tensor):
+        return tensor.transpose(0, 1)[None]
+
+    def packed(self, tensor):
+        return tensor[0].transpose(0, 1)
+
+    def grouped(self, grad):
+        return grad.float()
+
+
+class Jfa:
+    """jfa through its C interface, on PyTorch's memory and stream."""
+
+    name = "jfa"
+    library = None  # a jfa_ctypes.Library
+    device = None   # its device handle
+
+    def __init__(self, data, backward):
+        problem = data.problem
+        self.data = data
+        self.call = jfa_ctypes.Call(
+            query=jfa_ctypes.tensor_of(data.query), key=jfa_ctypes.tensor_of(data.key),
+            value=jfa_ctypes.tensor_of(data.value), query_offset=jfa_ctypes.offsets_of(data.query_offset),
+            key_offset=jfa_ctypes.offsets_of(data.key_offset), broadcast_q=problem.shared_query,
+            has_window=problem.window is not None, window=problem.window or 0)
+        self.output = torch.empty_like(data.output_grad)
+        self.output_tensor = jfa_ctypes.tensor_of(self.output)
+        self.stream = torch.cuda.current_stream().cuda_stream
+        self._prepare(jfa_ctypes.FORWARD)
+        self.workspace = self._workspace(self.library.workspace_bytes(self.call))
+        self.lse = None
+        if backward:
+            self._prepare_backward()
+
+    def _prepare(self, direction):
+        problem = self.data.problem
+        self.library.jfa_prepare(self.device, jfa_ctypes.Configuration(
+            head_dim=problem.head_dim, groups=problem.groups, has_window=problem.window is not None,
+            window=problem.window or 0, broadcast_q=problem.shared_query, pass_=direction))
+
+    def _workspace(self, byte_count):
+        memory = torch.empty(byte_count, dtype=torch.uint8, device=self.output.device)
+        return memory, jfa_ctypes.Workspace(memory.data_ptr(), byte_count)
+
+    def _prepare_backward(self):
+        data = self.data
+        self._prepare(jfa_ctypes.BACKWARD)
+        self.lse = torch.empty(data.problem.heads, data.problem.output_rows, device=self.output.device)
+        self.gradients = [torch.empty_like(tensor) for tensor in (data.query, data.key, data.value)]
+        self.gradient_tensors = [jfa_ctypes.tensor_of(tensor) for tensor in self.gradients]
+        self.output_grad = jfa_ctypes.output_gradient_of(data.output_grad)
+        self.backward_workspace = self._workspace(
+            self.library.backward_workspace_bytes(self.call, self.output_grad))
+        self.forward()  # the backward reads its output and LSE
+
+    def forward(self):
+        self.library.jfa_forward(self.device, self.call, self.output_tensor,
+                                 0 if self.lse is None else self.lse.data_ptr(), self.workspace[1], self.stream)
+        return self.output
+
+    def backward(self):
+        self.library.jfa_backward(self.device, self.call, self.output_tensor, self.lse.data_ptr(), self.output_grad,
+                                  0, *self.gradient_tensors, self.backward_workspace[1], self.stream)
+        return self.gradients
+
+    def results(self, backward):
+        results = self.backward() if backward else [self.forward()]
+        self.library.jfa_status(self.device, (self.backward_workspace if backward else self.workspace)[1], self.stream)
+        return results
+
+
+ALL = [Varlen, Jfa, Cudnn, Flex]
