@@ -50,6 +50,11 @@ TEST_CASE("forward edges: parts beside sequences that need none, and a gap-ridde
   check_everywhere(made);
 }
 
+TEST_CASE("forward edges: more parts than a warp has lanes") {
+  const SuiteProblem made = own_queries({2, 1}, {17000, 16385}, {1, 1}, 16);
+  check_on_devices(made, suite_devices(Schedules::kTwo));
+}
+
 TEST_CASE("forward edges: parts of a window") {
   SuiteProblem made = own_queries({129, 700}, {1500, 900}, {1, 1}, 32);
   made.problem.window = 600;

@@ -1,7 +1,4 @@
-// forward_suite_test [--all] [--shard=I/N] [--case=N] [--list] [doctest's own options]
-//
-// --all runs 400 kernels on every schedule, within two hours on two cores if each runs one shard; without it
-// the 40 of a normal test run. The device is JFA_TEST_DEVICE, or the simulated Blackwell.
+// forward_suite_test [--all] [--shard=I/N] [--case=N] [--list] [doctest's options in their short form]
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -13,6 +10,16 @@
 
 namespace jfa::test {
 namespace {
+
+constexpr const char* kUsage = R"(forward_suite_test: the forward against fp64 over a pairwise covering array
+
+  --all         400 kernels on every schedule, instead of the 40 of a normal test run
+  --shard=I/N   the I-th of N parts of the kernels, for N processes side by side
+  --case=N      this case only
+  --list        prints the cases and runs none
+
+The device is JFA_TEST_DEVICE, or sim:sm_100a. doctest's options are taken in their short form, such as -s.
+)";
 
 // False if the argument is none of ours.
 bool parse(const char* argument, SuiteOptions& options) {
@@ -46,13 +53,13 @@ SuiteOptions& suite_options() {
 }  // namespace jfa::test
 
 int main(int argc, char** argv) {
-  doctest::Context context(argc, argv);
   for (int i = 1; i < argc; ++i) {
-    if (!jfa::test::parse(argv[i], jfa::test::suite_options()) && std::strncmp(argv[i], "--", 2) == 0 &&
-        std::strchr(argv[i], '=') == nullptr && std::strcmp(argv[i], "--help") != 0) {
-      std::fprintf(stderr, "unknown option %s\n", argv[i]);
-      return 2;
-    }
+    if (jfa::test::parse(argv[i], jfa::test::suite_options()) || std::strncmp(argv[i], "--", 2) != 0)
+      continue;
+    const bool asks_for_help = std::strcmp(argv[i], "--help") == 0;
+    if (!asks_for_help) std::fprintf(stderr, "unknown option %s\n\n", argv[i]);
+    std::fputs(jfa::test::kUsage, asks_for_help ? stdout : stderr);
+    return asks_for_help ? 0 : 2;
   }
-  return context.run();
+  return doctest::Context(argc, argv).run();
 }
