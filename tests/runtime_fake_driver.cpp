@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 namespace jfa::test {
 namespace {
 
 // Addresses that stand for the kernels.
-constexpr const char* kEntries[] = {"jfa_prepare", "jfa_forward", "jfa_merge"};
-int entry_tags[3];
+constexpr const char* kEntries[] = {"jfa_prepare",          "jfa_forward",       "jfa_merge",
+                                    "jfa_prepare_backward", "jfa_delta",         "jfa_backward_keys",
+                                    "jfa_backward_queries", "jfa_sum_query_grad"};
+int entry_tags[std::size(kEntries)];
 int context_tags[4];
 int library_tag, pool_tag;
 thread_local CUcontext current_context = nullptr;
@@ -71,14 +74,19 @@ CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void**
   launch.context = current_context;
   std::lock_guard lock(fake.mutex);
   launch.entry = kEntries[reinterpret_cast<int*>(function) - entry_tags];
-  if (launch.entry == "jfa_prepare") {
-    std::memcpy(&launch.prepare, arguments[0], sizeof launch.prepare);
-  } else if (launch.entry == "jfa_merge") {
-    std::memcpy(&launch.merge, arguments[0], sizeof launch.merge);
-  } else {
-    for (int i = 0; i < 4; ++i) launch.map_ids.push_back(static_cast<CUtensorMap*>(arguments[i])->opaque[0]);
-    std::memcpy(&launch.forward, arguments[4], sizeof launch.forward);
-  }
+  const auto copy = [&](auto& to, int maps = 0) {
+    for (int i = 0; i < maps; ++i)
+      launch.map_ids.push_back(static_cast<CUtensorMap*>(arguments[i])->opaque[0]);
+    std::memcpy(&to, arguments[maps], sizeof to);
+  };
+  if (launch.entry == "jfa_prepare") copy(launch.prepare);
+  if (launch.entry == "jfa_forward") copy(launch.forward, 4);
+  if (launch.entry == "jfa_merge") copy(launch.merge);
+  if (launch.entry == "jfa_prepare_backward") copy(launch.backward_prepare);
+  if (launch.entry == "jfa_delta") copy(launch.delta);
+  if (launch.entry == "jfa_backward_keys") copy(launch.backward, 6);
+  if (launch.entry == "jfa_backward_queries") copy(launch.backward, 5);
+  if (launch.entry == "jfa_sum_query_grad") copy(launch.sum);
   fake.launches.push_back(launch);
   return CUDA_SUCCESS;
 }

@@ -12,6 +12,7 @@
 
 #include "runtime/device.h"
 #include "simulator/driver_table.h"
+#include "templates/attention/backward_parameters.h"
 #include "templates/attention/parameters.h"
 
 namespace jfa::test {
@@ -22,11 +23,15 @@ struct FakeLaunch {
   unsigned threads = 0;
   unsigned shared_bytes = 0;
   CUstream stream = nullptr;
-  CUcontext context = nullptr;         // current at the launch
-  kernel::PrepareArguments prepare{};  // of jfa_prepare
-  kernel::ForwardArguments forward{};  // of jfa_forward
-  kernel::MergeArguments merge{};      // of jfa_merge
-  std::vector<std::uint64_t> map_ids;  // of jfa_forward: which encodings its four maps are
+  CUcontext context = nullptr;                          // current at the launch
+  kernel::PrepareArguments prepare{};                   // of jfa_prepare
+  kernel::ForwardArguments forward{};                   // of jfa_forward
+  kernel::MergeArguments merge{};                       // of jfa_merge
+  kernel::BackwardPrepareArguments backward_prepare{};  // of jfa_prepare_backward
+  kernel::DeltaArguments delta{};                       // of jfa_delta
+  kernel::BackwardArguments backward{};                 // of jfa_backward_keys and jfa_backward_queries
+  kernel::SumArguments sum{};                           // of jfa_sum_query_grad
+  std::vector<std::uint64_t> map_ids;                   // which encodings an entry's maps are
 };
 
 struct FakeMap {

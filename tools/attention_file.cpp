@@ -30,6 +30,13 @@ class Finder {
     return {};
   }
 
+  Status find_floats(const char* name, const TensorView*& result) const {
+    if (Status status = find(name, result); !status.ok()) return status;
+    if (result->dtype != "F32") return wrong(name, *result, "not F32");
+    if (result->shape.size() != 2) return wrong(name, *result, "not [heads, output rows]");
+    return {};
+  }
+
   bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
 
   Status wrong(const char* name, const TensorView& tensor, std::string_view what) const {
@@ -53,7 +60,7 @@ class Finder {
 
 }  // namespace
 
-Result<AttentionFile> read_attention_file(const std::string& path, bool broadcast_q) {
+Result<AttentionFile> read_attention_file(const std::string& path, bool broadcast_q, bool backward) {
   Result<safetensors::File> read = safetensors::read(path);
   if (!read) return read.status();
   AttentionFile result;
@@ -68,11 +75,16 @@ Result<AttentionFile> read_attention_file(const std::string& path, bool broadcas
   if (status.ok() && finder.has("output_offset")) {
     status = finder.find_offsets("output_offset", result.output_offset);
   }
+  if (status.ok() && backward) status = finder.find_values("output_grad", result.output_grad);
+  if (status.ok() && backward && finder.has("lse_grad"))
+    status = finder.find_floats("lse_grad", result.lse_grad);
   if (!status.ok()) return status;
   result.dtype = result.query->dtype == "BF16" ? DType::bf16 : DType::fp16;
   const std::string differs = fmt::format("but the query is {}", safetensors::describe(*result.query));
   if (result.key->dtype != result.query->dtype) return finder.wrong("key", *result.key, differs);
   if (result.value->dtype != result.query->dtype) return finder.wrong("value", *result.value, differs);
+  if (backward && result.output_grad->dtype != result.query->dtype)
+    return finder.wrong("output_grad", *result.output_grad, differs);
   return result;
 }
 
@@ -112,6 +124,16 @@ reference::Problem to_problem(const AttentionFile& file) {
   problem.key_offset = offsets_of(*file.key_offset);
   if (file.output_offset) problem.output_offset = offsets_of(*file.output_offset);
   return problem;
+}
+
+reference::OutputGradients to_output_gradients(const AttentionFile& file) {
+  reference::OutputGradients incoming;
+  incoming.output = to_host_tensor(*file.output_grad, file.dtype);
+  if (file.lse_grad) {
+    incoming.lse.resize(static_cast<std::size_t>(file.lse_grad->element_count()));
+    std::memcpy(incoming.lse.data(), file.lse_grad->data.data(), file.lse_grad->data.size());
+  }
+  return incoming;
 }
 
 }  // namespace jfa::tools

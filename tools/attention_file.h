@@ -1,5 +1,6 @@
 // One attention as a safetensors file: query, key and value [rows, heads, head_dim] in BF16 or F16,
-// query_offset, key_offset and optionally output_offset [batch + 1] in I32 or I64.
+// query_offset, key_offset and optionally output_offset [batch + 1] in I32 or I64. For a backward also
+// output_grad [output rows, heads, head_dim], and optionally lse_grad [heads, output rows] in F32.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "jfa/attention.h"
 #include "tools/reference.h"
+#include "tools/reference_backward.h"
 #include "tools/safetensors.h"
 
 namespace jfa::tools {
@@ -21,11 +23,13 @@ struct AttentionFile {
   const safetensors::TensorView* query_offset = nullptr;  // null with broadcast_q
   const safetensors::TensorView* key_offset = nullptr;
   const safetensors::TensorView* output_offset = nullptr;  // null if the file has none
+  const safetensors::TensorView* output_grad = nullptr;    // null unless asked for
+  const safetensors::TensorView* lse_grad = nullptr;       // null if the file has none
 };
 
 /// Checks that the tensors are there and of the right dtype and rank; what their sizes must be to each other,
 /// the library checks. Errors: one line naming the file, the tensor and what it is instead.
-Result<AttentionFile> read_attention_file(const std::string& path, bool broadcast_q);
+Result<AttentionFile> read_attention_file(const std::string& path, bool broadcast_q, bool backward = false);
 
 /// Offsets of either width.
 std::vector<std::int64_t> offsets_of(const safetensors::TensorView& tensor);
@@ -33,6 +37,9 @@ OffsetType offset_type(const safetensors::TensorView& tensor);
 
 /// The tensors and offsets for the reference; window, broadcast_q and scale are left to the caller.
 reference::Problem to_problem(const AttentionFile& file);
+
+/// What flows back into the attention; the file has an output_grad.
+reference::OutputGradients to_output_gradients(const AttentionFile& file);
 
 /// Bits of the 16-bit type as fp32.
 reference::HostTensor to_host_tensor(const safetensors::TensorView& tensor, DType dtype);

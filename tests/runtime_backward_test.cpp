@@ -1,0 +1,343 @@
+// backward() on a fake driver: what it refuses, and what is launched with which arguments.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "runtime_fake_driver.h"
+
+namespace {
+
+using namespace jfa;
+using test::fake_driver;
+
+// Kernels are compiled, but no file is written.
+const int kNoCacheFiles = setenv("JFA_CACHE", "off", 1);
+
+const Stream kStream = reinterpret_cast<Stream>(0x1000);
+constexpr std::uint64_t kAddress = 0x10000;
+
+// All arguments of a backward of grouped heads, to be spoilt one by one.
+struct Arguments {
+  AttentionCall call;
+  Tensor output;
+  std::uint64_t lse = kAddress * 7;
+  OutputGradient output_grad;
+  std::uint64_t lse_grad = 0;
+  Tensor query_grad, key_grad, value_grad;
+
+  explicit Arguments(std::int64_t query_rows = 300, std::int64_t output_rows = 300) {
+    call.query = Tensor::packed(kAddress, query_rows, 8, 24, DType::bf16);
+    call.key = Tensor::packed(kAddress * 2, 500, 2, 24, DType::bf16);
+    call.value = Tensor::packed(kAddress * 3, 500, 2, 24, DType::bf16);
+    call.query_offset = {kAddress * 4, 4, OffsetType::int64};
+    call.key_offset = {kAddress * 5, 4, OffsetType::int32};
+    output = Tensor::packed(kAddress * 6, output_rows, 8, 24, DType::bf16);
+    output_grad = OutputGradient::of(Tensor::packed(kAddress * 8, output_rows, 8, 24, DType::bf16));
+    query_grad = call.query;
+    key_grad = call.key;
+    value_grad = call.value;
+    query_grad.address = kAddress * 9;
+    key_grad.address = kAddress * 10;
+    value_grad.address = kAddress * 11;
+  }
+
+  static Arguments broadcast() {
+    Arguments arguments(30, 90);
+    arguments.call.broadcast_q = true;
+    arguments.call.query_offset = {};
+    return arguments;
+  }
+
+  Status run(Device& device, Workspace workspace = {}) const {
+    return backward(device, call, output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad,
+                    workspace, kStream);
+  }
+  Result<std::uint64_t> bytes() const { return backward_workspace_bytes(call, output_grad); }
+};
+
+// A fresh fake driver's device; its kernels are loaded by the first call.
+Device fresh_device() {
+  test::reset_fake_driver();
+  return test::attach_fake_device();
+}
+
+Workspace workspace_for(Device& device, const Arguments& arguments) {
+  const auto bytes = arguments.bytes();
+  REQUIRE_MESSAGE(bytes.ok(), bytes.status().message());
+  return {device.allocate(*bytes).value(), *bytes};
+}
+
+std::vector<std::string> launched() {
+  std::vector<std::string> entries;
+  for (const test::FakeLaunch& launch : fake_driver().launches) entries.push_back(launch.entry);
+  return entries;
+}
+
+std::uint64_t address(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+std::string refusal(const std::function<void(Arguments&)>& spoil, Arguments arguments = Arguments()) {
+  Device device = fresh_device();
+  spoil(arguments);
+  const Status status = arguments.run(device);
+  CHECK(fake_driver().launches.empty());
+  return status.ok() ? "accepted" : status.message();
+}
+
+}  // namespace
+
+TEST_CASE("every entry in its order, with the call's numbers") {
+  Device device = fresh_device();
+  Arguments arguments;
+  arguments.call.scale = -0.5;
+  arguments.lse_grad = kAddress * 12;
+  const Workspace workspace = workspace_for(device, arguments);
+  const Status status = arguments.run(device, workspace);
+  REQUIRE_MESSAGE(status.ok(), status.message(), status.detail());
+
+  REQUIRE(launched() == std::vector<std::string>{"jfa_prepare_backward", "jfa_delta", "jfa_backward_keys",
+                                                 "jfa_backward_queries"});
+  const auto& launches = fake_driver().launches;
+  for (const test::FakeLaunch& launch : launches) CHECK(launch.stream == kStream);
+  const kernel::BackwardPrepareArguments& prepare = launches[0].backward_prepare;
+  CHECK(launches[0].ctas == 1);
+  CHECK(address(prepare.common.query_offset) == kAddress * 4);
+  CHECK(prepare.common.query_offset_is_64 == 1);
+  CHECK(address(prepare.common.key_offset) == kAddress * 5);
+  CHECK(prepare.common.key_offset_is_64 == 0);
+  CHECK(prepare.common.output_offset == nullptr);
+  CHECK(prepare.common.batch == 3);
+  CHECK(prepare.common.query_rows == 300);
+  CHECK(prepare.common.key_rows == 500);
+  CHECK(prepare.common.output_rows == 300);
+  CHECK(prepare.common.part_capacity == 0);
+  CHECK(prepare.common.split_tiles == nullptr);
+  CHECK(address(prepare.common.header) == workspace.address);
+  CHECK(prepare.query_parts == 0);
+
+  const kernel::DeltaArguments& delta = launches[1].delta;
+  CHECK(address(delta.output) == kAddress * 6);
+  CHECK(address(delta.output_grad) == kAddress * 8);
+  CHECK(delta.packed_output_grad == nullptr);
+  CHECK(address(delta.lse_grad) == kAddress * 12);
+  CHECK(delta.output_row_stride == 8 * 24);
+  CHECK(delta.output_grad_head_stride == 24);
+  CHECK(delta.output_grad_dim_stride == 1);
+  CHECK(delta.head_dim == 24);
+
+  for (const std::size_t entry : {2, 3}) {
+    const kernel::BackwardArguments& backward = launches[entry].backward;
+    CHECK(launches[entry].ctas == 4);  // one a multiprocessor of the fake device; there are more items
+    CHECK(backward.header == prepare.common.header);
+    CHECK(backward.key_tiles == prepare.key_tiles);
+    CHECK(backward.query_tiles == prepare.common.tiles);
+    CHECK(backward.query_runs == prepare.query_runs);
+    CHECK(address(backward.lse) == kAddress * 7);
+    CHECK(backward.delta == delta.delta);
+    CHECK(backward.scale == -0.5F);
+    CHECK(backward.scale_log2 == doctest::Approx(-0.5 * std::numbers::log2e));
+    CHECK(backward.query_heads == 8);
+    CHECK(backward.output_rows == 300);
+  }
+
+  const auto addresses_of = [&](const test::FakeLaunch& launch) {
+    std::vector<std::uint64_t> addresses;
+    for (const std::uint64_t id : launch.map_ids)
+      addresses.push_back(fake_driver().maps[id].address / kAddress);
+    return addresses;
+  };
+  CHECK(addresses_of(launches[2]) == std::vector<std::uint64_t>{1, 2, 3, 8, 10, 11});
+  CHECK(addresses_of(launches[3]) == std::vector<std::uint64_t>{1, 2, 3, 8, 9});
+  for (const test::FakeMap& map : fake_driver().maps) CHECK(map.box[2] == 64);
+}
+
+TEST_CASE("pieces of the workspace lie apart and inside") {
+  Device device = fresh_device();
+  Arguments arguments = Arguments::broadcast();
+  arguments.output_grad.dim_stride = 0;
+  const Workspace workspace = workspace_for(device, arguments);
+  REQUIRE(arguments.run(device, workspace).ok());
+  const auto& launches = fake_driver().launches;
+  const kernel::BackwardPrepareArguments& prepare = launches[0].backward_prepare;
+  const kernel::BackwardArguments& backward = launches[2].backward;
+  // As many bytes as the kernels may write: 3 sequences, each with its one query tile; 3 parts.
+  const std::pair<const void*, std::uint64_t> pieces[] = {
+      {prepare.common.header, sizeof(kernel::WorkspaceHeader)},
+      {prepare.common.tiles, 3 * sizeof(kernel::QueryTile)},
+      {prepare.key_tiles, (500 / 128 + 4) * sizeof(kernel::KeyTile)},
+      {prepare.query_runs, 3 * sizeof(kernel::QueryRun)},
+      {backward.delta, 8 * 90 * sizeof(float)},
+      {launches[1].delta.packed_output_grad, 8 * 90 * 24 * 2},
+      {backward.partial_query_grad, std::uint64_t{3} * 8 * 128 * 32 * sizeof(float)}};
+  std::uint64_t end = workspace.address;
+  for (const auto& [begin, bytes] : pieces) {
+    CHECK(address(begin) >= end);
+    CHECK(address(begin) % 256 == 0);
+    end = address(begin) + bytes;
+  }
+  CHECK(end <= workspace.address + workspace.bytes);
+}
+
+TEST_CASE("broadcast_q: parts of the batch, summed by a last launch") {
+  Device device = fresh_device();
+  Arguments arguments = Arguments::broadcast();
+  arguments.query_grad.row_stride = 400;
+  const Workspace workspace = workspace_for(device, arguments);
+  REQUIRE(arguments.run(device, workspace).ok());
+  REQUIRE(launched().back() == "jfa_sum_query_grad");
+  const auto& launches = fake_driver().launches;
+  REQUIRE(launches.size() == 5);
+  CHECK(launches[0].backward_prepare.query_parts == 3);
+  const kernel::SumArguments& sum = launches[4].sum;
+  CHECK(sum.header == launches[0].backward_prepare.common.header);
+  CHECK(sum.partial_query_grad == launches[3].backward.partial_query_grad);
+  CHECK(sum.partial_rows == launches[3].backward.partial_rows);
+  CHECK(address(sum.query_grad) == kAddress * 9);
+  CHECK(sum.row_stride == 400);
+  CHECK(sum.head_stride == 24);
+  CHECK(sum.parts == 3);
+  CHECK(sum.query_rows == 30);
+  CHECK(sum.head_dim == 24);
+}
+
+TEST_CASE("an output gradient that a tensor map does not take is packed first") {
+  const auto packed = [](const std::function<void(OutputGradient&)>& change) {
+    Device device = fresh_device();
+    Arguments arguments;
+    change(arguments.output_grad);
+    const Status status = arguments.run(device, workspace_for(device, arguments));
+    REQUIRE_MESSAGE(status.ok(), status.message());
+    const test::FakeLaunch& delta = fake_driver().launches[1];
+    const test::FakeLaunch& keys = fake_driver().launches[2];
+    CHECK(address(delta.delta.output_grad) == arguments.output_grad.address);
+    const std::uint64_t mapped = fake_driver().maps[keys.map_ids[3]].address;
+    const std::uint64_t copy = address(delta.delta.packed_output_grad);
+    CHECK(mapped == (copy != 0 ? copy : arguments.output_grad.address));
+    return copy != 0;
+  };
+  CHECK_FALSE(packed([](OutputGradient&) {}));
+  CHECK_FALSE(packed([](OutputGradient& g) { g.row_stride = 24, g.head_stride = 24 * 300; }));
+  CHECK_FALSE(packed([](OutputGradient& g) { g.row_stride = 0; }));
+  CHECK(packed([](OutputGradient& g) { g.row_stride = g.head_stride = g.dim_stride = 0; }));
+  CHECK(packed([](OutputGradient& g) { g.dim_stride = 2; }));
+  CHECK(packed([](OutputGradient& g) { g.row_stride = 8 * 24 + 4; }));
+  CHECK(packed([](OutputGradient& g) { g.row_stride = -8 * 24; }));
+  CHECK(packed([](OutputGradient& g) { g.address += 2; }));
+}
+
+TEST_CASE("after the first call: no lock on the driver's side, no synchronisation") {
+  Device device = fresh_device();
+  const Arguments arguments;
+  const Workspace workspace = workspace_for(device, arguments);
+  REQUIRE(arguments.run(device, workspace).ok());
+  fake_driver().calls.clear();
+  test::fake_current_context() = test::fake_primary_context();
+  REQUIRE(arguments.run(device, workspace).ok());
+  std::vector<std::string> expected{"cuCtxGetCurrent"};
+  expected.insert(expected.end(), 7, "cuTensorMapEncodeTiled");
+  expected.insert(expected.end(), 4, "cuLaunchKernelEx");
+  CHECK(fake_driver().calls == expected);
+}
+
+TEST_CASE("bug-pool 104: a cold backward inside a capture is refused with the call to make") {
+  Device device = fresh_device();
+  fake_driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  const Status status = Arguments().run(device);
+  CHECK(status.kind() == ErrorKind::kUnavailable);
+  CHECK(status.message().find("backward-bf16-d32-g4-sm_100f") != std::string::npos);
+  CHECK(status.message().find("jfa::prepare(device, configuration), or backward() once") !=
+        std::string::npos);
+  fake_driver().capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  Configuration configuration;
+  configuration.pass = Pass::backward;
+  configuration.head_dim = 24;
+  configuration.groups = 4;
+  REQUIRE(prepare(device, configuration).ok());
+  fake_driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  CHECK(Arguments().run(device).ok());
+}
+
+TEST_CASE("bug-pool 21: nothing to compute needs no kernel, only zeros") {
+  Device device = fresh_device();
+  Arguments arguments;
+  arguments.call.key.rows = arguments.call.value.rows = 0;
+  arguments.key_grad.rows = arguments.value_grad.rows = 0;
+  arguments.call.query.rows = arguments.query_grad.rows = arguments.output.rows = 4;
+  arguments.output_grad.rows = 4;
+  std::vector<std::uint16_t> bits(4 * 8 * 24 + 16, 0xffff);
+  arguments.query_grad.address = (address(bits.data()) + 15) / 16 * 16;
+  const Workspace workspace = workspace_for(device, arguments);
+  device.fill(workspace.address, 0xff, workspace.bytes).or_throw();
+  REQUIRE(arguments.run(device, workspace).ok());
+  CHECK(fake_driver().launches.empty());
+  CHECK(fake_driver().libraries_loaded == 0);
+  const auto* gradient = reinterpret_cast<const std::uint16_t*>(arguments.query_grad.address);
+  for (int i = 0; i < 4 * 8 * 24; ++i) CHECK(gradient[i] == 0);
+  CHECK(gradient[4 * 8 * 24] == 0xffff);
+  CHECK(status(device, workspace, kStream).ok());
+}
+
+TEST_CASE("what is refused, by name and value") {
+  CHECK(refusal([](Arguments& a) { a.output.rows = 299; }) ==
+        "output.rows 299 differs from the 300 rows of the call");
+  CHECK(refusal([](Arguments& a) { a.output.dtype = DType::fp16; }) ==
+        "output.dtype fp16 differs from query.dtype bf16");
+  CHECK(refusal([](Arguments& a) { a.lse = 0; }) ==
+        "lse is null although the output has 300 rows of 8 heads");
+  CHECK(refusal([](Arguments& a) { a.lse += 2; }) == "lse 0x70002 is not a multiple of 4 bytes");
+  CHECK(refusal([](Arguments& a) { a.lse_grad = 0x1001; }) == "lse_grad 0x1001 is not a multiple of 4 bytes");
+  CHECK(refusal([](Arguments& a) { a.output_grad.rows = 1; }) ==
+        "output_grad.rows 1 differs from the 300 rows of the call");
+  CHECK(refusal([](Arguments& a) { a.output_grad.heads = 2; }) ==
+        "output_grad.heads 2 differs from query.heads 8");
+  CHECK(refusal([](Arguments& a) { a.output_grad.head_dim = 32; }) ==
+        "output_grad.head_dim 32 differs from query.head_dim 24");
+  CHECK(refusal([](Arguments& a) { a.output_grad.dtype = DType::fp16; }) ==
+        "output_grad.dtype fp16 differs from query.dtype bf16");
+  CHECK(refusal([](Arguments& a) { a.output_grad.address = 0; }) ==
+        "output_grad.address is null although it has 300 rows of 8 heads");
+  CHECK(refusal([](Arguments& a) { a.output_grad.address += 1; }) ==
+        "output_grad.address 0x80001 is not a multiple of 2 bytes");
+  CHECK(refusal([](Arguments& a) { a.output_grad.row_stride = INT64_MIN; }) ==
+        "output_grad.row_stride -9223372036854775808 at an extent of 300 reaches 2^57 elements");
+  CHECK(refusal([](Arguments& a) { a.query_grad.rows = 299; }) ==
+        "query_grad.rows 299 differs from query.rows 300");
+  CHECK(refusal([](Arguments& a) { a.key_grad.heads = 8; }) == "key_grad.heads 8 differs from key.heads 2");
+  CHECK(refusal([](Arguments& a) { a.value_grad.row_stride = 0; }) ==
+        "value_grad.row_stride 0 is below head_dim 24: rows would overlap");
+  CHECK(refusal([](Arguments& a) { a.value_grad.address += 8; }) ==
+        "value_grad.address 0xb0008 is not a multiple of 16 bytes");
+  CHECK(refusal([](Arguments& a) { a.call.key.heads = 3; }) == "value.heads 2 differs from key.heads 3");
+  CHECK(refusal(
+            [](Arguments& a) {
+              a.call.output_offset = Offsets{kAddress * 13, 4, OffsetType::int32};
+              a.output.rows = 1000;
+            },
+            Arguments()) == "output_grad.rows 300 differs from output.rows 1000");
+}
+
+TEST_CASE("a workspace that is too small or unaligned is refused with both numbers") {
+  Device device = fresh_device();
+  const Arguments arguments;
+  Workspace workspace = workspace_for(device, arguments);
+  workspace.bytes -= 1;
+  const std::string small = arguments.run(device, workspace).message();
+  CHECK(small.find(std::to_string(workspace.bytes)) != std::string::npos);
+  CHECK(small.find(std::to_string(workspace.bytes + 1)) != std::string::npos);
+  workspace.address += 128;
+  CHECK(arguments.run(device, workspace).message().find("workspace.address") == 0);
+  CHECK(fake_driver().launches.empty());
+}
+
+TEST_CASE("without a workspace the pool gives one, and gets it back on the same stream") {
+  Device device = fresh_device();
+  REQUIRE(Arguments().run(device).ok());
+  CHECK(fake_driver().count("cuMemAllocFromPoolAsync") == 1);
+  CHECK(fake_driver().pool_blocks.empty());
+  fake_driver().failures["cuLaunchKernelEx"] = CUDA_ERROR_INVALID_HANDLE;
+  CHECK(Arguments().run(device).kind() == ErrorKind::kDevice);
+  CHECK(fake_driver().pool_blocks.empty());
+}
