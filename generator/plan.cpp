@@ -232,14 +232,19 @@ std::string describe(const KernelPlan& plan) {
       {"target", to_string(spec.target)},
       {"query_tile", plan.query_tile},
       {"key_tile", plan.key_tile},
-      {"query_stages", plan.query_stages},
-      {"key_value_stages", plan.key_value_stages},
       {"box_dim", plan.operand.box_dim},
       {"swizzle_bytes", plan.operand.swizzle_bytes},
       {"output_box_rows", plan.output_box_rows},
       {"tensor_memory_columns", plan.tensor_memory_columns},
-      {"entries", entries},
   };
+  if (plan.backward) {
+    json["streamed_tile"] = plan.backward->streamed_tile;
+    json["streamed_stages"] = plan.backward->streamed_stages;
+  } else {
+    json["query_stages"] = plan.query_stages;
+    json["key_value_stages"] = plan.key_value_stages;
+  }
+  json["entries"] = entries;
   return json.dump(2);
 }
 
