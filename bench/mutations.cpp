@@ -1,0 +1,93 @@
+// jfa_bench_mutations: how many synchronisation mistakes the simulator's checkers find in our own kernels.
+// Runs every mutant of a configuration's forward on a small jagged batch and prints the kill rates, the
+// survivors, and what no run comes to. Exit status 1 if a mutant survives.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/forward_recording.h"
+#include "tools/jfa_sim/campaign_report.h"
+
+namespace {
+
+using jfa::simulator::Schedule;
+
+struct Options {
+  std::vector<std::string> configurations = jfa::test::recorded_configurations();
+  std::string device = "sim:sm_100a";
+  std::string json;
+  std::size_t sample = 0;
+  int random_seeds = 2;
+  int jobs = 1;
+};
+
+jfa::sim::CampaignResult run(const Options& options, const std::string& name,
+                             const jfa::test::ForwardRecording& forward) {
+  jfa::sim::CampaignOptions campaign;
+  campaign.sample = options.sample;
+  campaign.jobs = options.jobs;
+  campaign.schedules.resize(2);
+  campaign.schedules[0].schedule = Schedule::kEager;
+  campaign.schedules[1].schedule = Schedule::kLazy;
+  for (int seed = 1; seed <= options.random_seeds; ++seed) {
+    auto& schedule = campaign.schedules.emplace_back();
+    schedule.schedule = Schedule::kRandom;
+    schedule.seed = static_cast<std::uint64_t>(seed);
+  }
+  campaign.progress = [&](std::size_t done, std::size_t total) {
+    if (done % 20 == 0 || done == total) fmt::print(stderr, "\r{}: {} of {}  ", name, done, total);
+  };
+  jfa::sim::CampaignResult result = jfa::sim::run_campaign(forward.ptx, forward.recording, campaign).value();
+  fmt::print(stderr, "\n");
+  return result;
+}
+
+int run(const Options& options) {
+  bool survived = false;
+  nlohmann::ordered_json json;
+  for (const std::string& name : options.configurations) {
+    const jfa::test::ForwardRecording forward = jfa::test::record_forward(name, options.device);
+    const jfa::sim::CampaignResult result = run(options, name, forward);
+    fmt::print("## {}, {}\n\nSchedules:", name, forward.target);
+    for (const auto& schedule : result.schedules) fmt::print(" {};", jfa::sim::describe(schedule));
+    const std::string survivors = jfa::sim::survivors(result, forward.source);
+    fmt::print("\n\n{}\nSurvivors:\n{}\nNot reached:\n{}\n", jfa::sim::kill_table(result), survivors,
+               jfa::sim::unreached(result, forward.source));
+    std::fflush(stdout);
+    survived |= !survivors.empty();
+    json[name] = jfa::sim::to_json(result);
+  }
+  if (!options.json.empty()) std::ofstream(options.json) << json.dump(2) << "\n";
+  return survived ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Runs mutants of the forward kernel in the simulator", "jfa_bench_mutations"};
+  Options options;
+  app.add_option("configurations", options.configurations, "plain, window, pma; all by default")
+      ->check(CLI::IsMember(jfa::test::recorded_configurations()));
+  app.add_option("--device", options.device, "a simulated device")->capture_default_str();
+  app.add_option("--sample", options.sample, "mutants of each operation and change; 0: all")
+      ->capture_default_str();
+  app.add_option("--random", options.random_seeds, "random schedules beside eager and lazy")
+      ->capture_default_str();
+  app.add_option("--jobs", options.jobs, "threads")->capture_default_str();
+  app.add_option("--json", options.json, "file for every mutant's outcome on every schedule");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return run(options);
+  } catch (const jfa::Error& error) {
+    fmt::print(stderr, "{}\n{}", error.what(), error.status().detail());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+  }
+  return 2;
+}
