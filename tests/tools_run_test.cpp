@@ -12,6 +12,7 @@
 #include "tests/problems.h"
 #include "tools/attention_file.h"
 #include "tools/compare.h"
+#include "tools/compare_backward.h"
 #include "tools/float16.h"
 #include "tools/safetensors.h"
 
@@ -43,10 +44,16 @@ struct Tensors {
     longs[name] = offsets;
     map[name] = {"I64", {static_cast<std::int64_t>(offsets.size())}, std::as_bytes(std::span(longs[name]))};
   }
+  void add_lse_grad(const reference::OutputGradients& incoming) {
+    floats = incoming.lse;
+    map["lse_grad"] = {
+        "F32", {incoming.output.heads, incoming.output.rows}, std::as_bytes(std::span(floats))};
+  }
   void write(const std::string& path) const { REQUIRE(safetensors::write(path, map).ok()); }
 
   std::map<std::string, std::vector<std::uint16_t>> values;
   std::map<std::string, std::vector<std::int64_t>> longs;
+  std::vector<float> floats;
   TensorMap map;
 };
 
@@ -195,7 +202,8 @@ TEST_CASE("damaged files are refused in one line") {
 TEST_CASE("help and usage") {
   const CommandResult help = run_command({JFA_TOOL, "run", "--help"});
   CHECK(help.exit_code == 0);
-  for (const char* option : {"--device", "--window", "--broadcast-q", "--scale", "--check", "query_offset"}) {
+  for (const char* option :
+       {"--device", "--window", "--broadcast-q", "--scale", "--check", "--backward", "query_offset"}) {
     CHECK(help.output.find(option) != std::string::npos);
   }
   CHECK(run_command({JFA_TOOL, "--help"}).output.find("precompile") != std::string::npos);
@@ -252,6 +260,75 @@ TEST_CASE("output and lse are written, and --check agrees") {
     CHECK(result.output.find(part) != std::string::npos);
   }
   check_written(out, problem);
+}
+
+reference::OutputGradients gradients_for(const Problem& problem, std::uint64_t seed, bool lse_gradient) {
+  reference::OutputGradients incoming;
+  incoming.output = HostTensor(reference::output_rows(problem), problem.query.heads, problem.query.head_dim);
+  Normal normal(seed);
+  for (float& value : incoming.output.values) value = round_to(problem.dtype, static_cast<float>(normal()));
+  if (lse_gradient) incoming.lse.resize(static_cast<std::size_t>(incoming.output.rows * problem.query.heads));
+  for (float& value : incoming.lse) value = static_cast<float>(normal());
+  return incoming;
+}
+
+TEST_CASE("--backward writes gradients, and --check agrees with them") {
+  const TemporaryDirectory directory;
+  const std::string in = directory / "in.safetensors";
+  const std::string out = directory / "out.safetensors";
+  Problem problem = small_problem();
+  std::vector<std::string> options{"--backward", "--check", "-o", out};
+  bool lse_gradient = false;
+  SUBCASE("plain") {}
+  SUBCASE("the LSE has a gradient too, fp16") {
+    problem = flat_broadcast_problem(3, {7, 0, 9}, {2, 2}, 16, DType::fp16);
+    randomize(problem, 2);
+    options.emplace_back("--broadcast-q");
+    lse_gradient = true;
+  }
+  const reference::OutputGradients incoming = gradients_for(problem, 3, lse_gradient);
+  Tensors tensors(problem);
+  tensors.add("output_grad", incoming.output, problem.dtype);
+  if (lse_gradient) tensors.add_lse_grad(incoming);
+  tensors.write(in);
+  const CommandResult result = jfa_run(in, options);
+  CAPTURE(result.error);
+  CHECK(result.exit_code == 0);
+  for (const char* part : {"query_grad max abs error", "key_grad max abs error", "value_grad max abs error"})
+    CHECK(result.output.find(part) != std::string::npos);
+  CHECK(result.output.find("OUT OF TOLERANCE") == std::string::npos);
+
+  check_written(out, problem);
+  const Result<safetensors::File> file = safetensors::read(out);
+  REQUIRE(file.ok());
+  const auto gradient = [&](const char* name) {
+    return tools::to_host_tensor(file->contents.tensors.at(name), problem.dtype);
+  };
+  const reference::BackwardComparison comparison = reference::judge(
+      problem, incoming, {gradient("query_grad"), gradient("key_grad"), gradient("value_grad")});
+  CHECK_MESSAGE(comparison.within_tolerance(), reference::describe(comparison));
+}
+
+TEST_CASE("--backward refuses a bad output_grad or lse_grad by name") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "bad.safetensors";
+  const Problem problem = small_problem();
+  const reference::OutputGradients incoming = gradients_for(problem, 4, true);
+  const auto refused = [&](const std::function<void(Tensors&)>& spoil,
+                           const std::vector<std::string>& parts) {
+    Tensors tensors(problem);
+    tensors.add("output_grad", incoming.output, problem.dtype);
+    tensors.add_lse_grad(incoming);
+    spoil(tensors);
+    tensors.write(path);
+    check_one_line(jfa_run(path, {"--backward"}), parts);
+  };
+  refused([](Tensors& t) { t.map.erase("output_grad"); }, {"'output_grad'"});
+  refused([](Tensors& t) { t.map["output_grad"].dtype = "F16"; }, {"'output_grad'", "F16", "BF16"});
+  refused([](Tensors& t) { t.map["output_grad"].shape = {7, 4, 16}; }, {"output_grad.heads 4"});
+  refused([](Tensors& t) { t.map["output_grad"].shape = {28, 1, 16}; }, {"output_grad."});
+  refused([](Tensors& t) { t.map["lse_grad"].dtype = "I32"; }, {"'lse_grad'", "not F32"});
+  refused([](Tensors& t) { t.map["lse_grad"].shape = {14, 2}; }, {"lse_grad", "[2, 14]"});
 }
 
 TEST_CASE("without a device option, what is used is said") {
