@@ -36,6 +36,9 @@ function(jfa_install)
   install(TARGETS jfa_library jfa_runtime jfa_simulator jfa_cache jfa_generator jfa_options jfa_cuda_headers
           EXPORT jfaTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  if(TARGET jfa_shared)
+    install(TARGETS jfa_shared EXPORT jfaTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
   if(TARGET jfa)
     install(TARGETS jfa RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()

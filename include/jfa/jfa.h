@@ -1,0 +1,242 @@
+/* Jagged flash attention: the plain C interface, as libjfa.so exports it. It does what jfa/attention.h does;
+ * shapes, strides and the meaning of every argument are described there.
+ *
+ * Calls return JFA_OK or the kind of error; jfa_last_error_message() has the words. A call that fails writes
+ * nothing to its results. Null pointers are refused with JFA_INVALID_ARGUMENT unless a comment allows them.
+ * All calls may be made from any thread.
+ *
+ * Addresses are device addresses, of any origin: "cuda:N" works in the primary context of device N, which is
+ * the one that the CUDA runtime, PyTorch and others use, so memory and streams of theirs can be given as they
+ * are.
+ *
+ * A structure filled with zeros has every default. Set the first field of jfa_call and jfa_configuration to
+ * their size; jfa_call_init() and jfa_configuration_init() do both. */
+#ifndef JFA_JFA_H
+#define JFA_JFA_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Errors ---- */
+
+/* What went wrong, by who can mend it. */
+typedef int32_t jfa_error;
+enum {
+  JFA_OK = 0,
+  JFA_INVALID_ARGUMENT = 1, /* the caller; the message names the argument and its value */
+  JFA_UNSUPPORTED = 2,      /* a right request that this library or device does not serve */
+  JFA_UNAVAILABLE = 3,      /* something outside is missing: NVRTC, libcuda, a device, a file, memory */
+  JFA_COMPILE = 4,          /* NVRTC or ptxas refused a source; the detail has the log and the source */
+  JFA_DEVICE = 5,           /* the driver or a kernel failed */
+  JFA_INTERNAL = 6          /* a defect in this library */
+};
+
+/* "invalid argument" for JFA_INVALID_ARGUMENT, and so on; never null. */
+const char* jfa_error_name(jfa_error error);
+
+/* One line about the last call that failed on this thread; "" if none did. Valid until the thread's next
+ * failure. */
+const char* jfa_last_error_message(void);
+
+/* What there is beyond that line, of many lines and often "": a compiler's log, a simulator's report. */
+const char* jfa_last_error_detail(void);
+
+/* "0.1.0". */
+const char* jfa_version(void);
+
+/* ---- Devices and memory ---- */
+
+typedef struct jfa_device jfa_device;
+
+/* A CUstream or cudaStream_t; null is the device's default stream. */
+typedef void* jfa_stream;
+
+/* name: "cuda:0", or a simulated GPU such as "sim:sm_100a" or "sim:sm_100a?sms=4". */
+jfa_error jfa_device_open(const char* name, jfa_device** device);
+
+/* Ends the use of this handle; null is allowed. The GPU, its memory and its loaded kernels stay. */
+void jfa_device_close(jfa_device* device);
+
+/* The name given to jfa_device_open(), and the target that kernels are built for, e.g. "sm_90a". Both are
+ * valid until jfa_device_close(); null for a null device. */
+const char* jfa_device_name(const jfa_device* device);
+const char* jfa_device_target(const jfa_device* device);
+
+/* 1 for a simulated device, else 0. */
+int32_t jfa_device_simulated(const jfa_device* device);
+
+/* 256-byte aligned device memory, for those who have no other source of it. */
+jfa_error jfa_allocate(jfa_device* device, uint64_t bytes, uint64_t* address);
+jfa_error jfa_free(jfa_device* device, uint64_t address); /* 0 is allowed */
+
+/* These return when the copy is done. */
+jfa_error jfa_upload(jfa_device* device, uint64_t destination, const void* source, uint64_t bytes);
+jfa_error jfa_download(jfa_device* device, void* destination, uint64_t source, uint64_t bytes);
+jfa_error jfa_fill(jfa_device* device, uint64_t destination, uint8_t byte, uint64_t bytes);
+
+/* Waits for the stream's work and returns the first error it met. */
+jfa_error jfa_synchronize(jfa_device* device, jfa_stream stream);
+
+/* ---- What is computed ---- */
+
+enum { JFA_BF16 = 0, JFA_FP16 = 1 };        /* of dtype */
+enum { JFA_INT32 = 0, JFA_INT64 = 1 };      /* of an offset's type */
+enum { JFA_FORWARD = 0, JFA_BACKWARD = 1 }; /* of pass */
+
+/* [rows, heads, head_dim], innermost stride 1. address: 16-byte aligned. Strides: in elements, multiples
+ * of 8. */
+typedef struct jfa_tensor {
+  uint64_t address;
+  int64_t rows;
+  int64_t heads;
+  int64_t head_dim;
+  int64_t row_stride;
+  int64_t head_stride;
+  int32_t dtype;
+  int32_t reserved; /* 0 */
+} jfa_tensor;
+
+/* Prefix sums of sequence lengths: batch + 1 device integers, the first of them 0. */
+typedef struct jfa_offsets {
+  uint64_t address;
+  int64_t count; /* batch + 1 */
+  int32_t type;
+  int32_t reserved; /* 0 */
+} jfa_offsets;
+
+/* One attention. */
+typedef struct jfa_call {
+  uint64_t struct_bytes;    /* sizeof(jfa_call) */
+  jfa_tensor query;         /* [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D] */
+  jfa_tensor key;           /* [total_kv, Hkv, D] */
+  jfa_tensor value;         /* [total_kv, Hkv, D] */
+  jfa_offsets query_offset; /* ignored with broadcast_q */
+  jfa_offsets key_offset;
+  jfa_offsets output_offset; /* read if has_output_offset: first output row of every sequence */
+  int64_t window;            /* read if has_window: keeps the pairs with |i - j| <= window */
+  double scale;              /* read if has_scale; default 1 / sqrt(D) */
+  int32_t has_output_offset;
+  int32_t has_window;
+  int32_t has_scale;
+  int32_t broadcast_q;   /* every sequence's keys are read by the same query rows */
+  int32_t deterministic; /* the same bits on every run on one GPU model */
+  int32_t reserved;      /* 0 */
+} jfa_call;
+
+/* Device memory that a call may scribble on. address: 256-byte aligned. */
+typedef struct jfa_workspace {
+  uint64_t address;
+  uint64_t bytes;
+} jfa_workspace;
+
+/* The gradient that flows into the output: as a tensor, but with any strides, 0 and negative ones too, any
+ * innermost stride, and any base that is a multiple of 2 bytes. */
+typedef struct jfa_output_gradient {
+  uint64_t address;
+  int64_t rows;
+  int64_t heads;
+  int64_t head_dim;
+  int64_t row_stride;
+  int64_t head_stride;
+  int64_t dim_stride; /* 1 in a tensor */
+  int32_t dtype;
+  int32_t reserved; /* 0 */
+} jfa_output_gradient;
+
+/* What a kernel is specialised for. */
+typedef struct jfa_configuration {
+  uint64_t struct_bytes; /* sizeof(jfa_configuration) */
+  int64_t head_dim;
+  int64_t window; /* read if has_window */
+  int64_t groups; /* query heads per key/value head; 0 counts as 1 */
+  const char*
+      target; /* "sm_100f", "sm_90a", …; null: the default target. A device puts its own in its place */
+  int32_t pass;
+  int32_t dtype;
+  int32_t has_window;
+  int32_t broadcast_q;
+} jfa_configuration;
+
+/* A tensor packed as [rows, heads, head_dim]. */
+static inline jfa_tensor jfa_tensor_packed(uint64_t address, int64_t rows, int64_t heads, int64_t head_dim,
+                                           int32_t dtype) {
+  jfa_tensor tensor;
+  memset(&tensor, 0, sizeof tensor);
+  tensor.address = address;
+  tensor.rows = rows;
+  tensor.heads = heads;
+  tensor.head_dim = head_dim;
+  tensor.row_stride = heads * head_dim;
+  tensor.head_stride = head_dim;
+  tensor.dtype = dtype;
+  return tensor;
+}
+
+/* All defaults: no window, scale 1 / sqrt(D), every sequence has queries of its own, output rows like query
+ * rows. */
+static inline void jfa_call_init(jfa_call* call) {
+  memset(call, 0, sizeof *call);
+  call->struct_bytes = sizeof *call;
+}
+
+/* All defaults: forward, bf16, no window, one query head per key head, the default target. head_dim is left
+ * to set. */
+static inline void jfa_configuration_init(jfa_configuration* configuration) {
+  memset(configuration, 0, sizeof *configuration);
+  configuration->struct_bytes = sizeof *configuration;
+}
+
+/* ---- Computing it ---- */
+
+/* Enqueues the attention on `stream`.
+ * output: [output rows, Hq, D], the query's dtype; output rows: total_q, or batch * q_len with broadcast_q.
+ * Rows that no sequence owns stay untouched. lse: address of fp32 [Hq, output rows], natural logarithm; 0 if
+ * not wanted. workspace: of jfa_workspace_bytes(); null: taken from the library's own stream-ordered pool.
+ * Bad offsets are found on the device: see jfa_status(). */
+jfa_error jfa_forward(jfa_device* device, const jfa_call* call, const jfa_tensor* output, uint64_t lse,
+                      const jfa_workspace* workspace, jfa_stream stream);
+
+/* Bytes of workspace that jfa_forward() needs. */
+jfa_error jfa_workspace_bytes(const jfa_call* call, uint64_t* bytes);
+
+/* Enqueues the gradients of the attention on `stream`; the same bits on every run.
+ * output, lse: what jfa_forward() gave for the same call. output_grad: [output rows, Hq, D].
+ * lse_grad: address of fp32 [Hq, output rows], or 0 if the LSE has no gradient.
+ * query_grad, key_grad, value_grad: like query, key and value; every row is written. With broadcast_q,
+ * query_grad is the sum over the batch. workspace: of jfa_backward_workspace_bytes(); null: taken from the
+ * library's own stream-ordered pool. */
+jfa_error jfa_backward(jfa_device* device, const jfa_call* call, const jfa_tensor* output, uint64_t lse,
+                       const jfa_output_gradient* output_grad, uint64_t lse_grad,
+                       const jfa_tensor* query_grad, const jfa_tensor* key_grad, const jfa_tensor* value_grad,
+                       const jfa_workspace* workspace, jfa_stream stream);
+
+/* Bytes of workspace that jfa_backward() needs for `call` and an output gradient of that shape and layout. */
+jfa_error jfa_backward_workspace_bytes(const jfa_call* call, const jfa_output_gradient* output_grad,
+                                       uint64_t* bytes);
+
+/* Waits for `stream`, then tells what the last call found that was given this workspace: JFA_INVALID_ARGUMENT
+ * with name, index and value of a bad offset (nothing was computed then), JFA_DEVICE if a kernel failed. */
+jfa_error jfa_status(jfa_device* device, const jfa_workspace* workspace, jfa_stream stream);
+
+/* ---- What there is to compute with ---- */
+
+/* JFA_OK if a kernel exists for the configuration; the error names the field and its value. */
+jfa_error jfa_supported(const jfa_configuration* configuration);
+
+/* Writes the supported values of head_dim, ascending, to head_dims[0 … capacity - 1], and how many there are
+ * to *count, which may be more. head_dims may be null if capacity is 0. */
+jfa_error jfa_supported_head_dims(int64_t* head_dims, size_t capacity, size_t* count);
+
+/* Compiles and loads a kernel ahead of its first call; calls inside a stream capture depend on it. */
+jfa_error jfa_prepare(jfa_device* device, const jfa_configuration* configuration);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* JFA_JFA_H */
