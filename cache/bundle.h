@@ -43,7 +43,7 @@ struct BundleRow {
 class Bundle {
  public:
   /// Reads and checks the index, not the entries. kUnavailable names the file and what is wrong with it.
-  static Result<std::shared_ptr<const Bundle>> open(std::shared_ptr<FileSystem> files,
+  static Result<std::shared_ptr<const Bundle>> open(const std::shared_ptr<FileSystem>& files,
                                                     const std::string& path);
 
   const std::string& path() const { return path_; }

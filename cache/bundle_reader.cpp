@@ -28,7 +28,7 @@ std::string wrong_with(const std::vector<BundleRow>& rows, std::uint64_t index_o
 
 }  // namespace
 
-Result<std::shared_ptr<const Bundle>> Bundle::open(std::shared_ptr<FileSystem> files,
+Result<std::shared_ptr<const Bundle>> Bundle::open(const std::shared_ptr<FileSystem>& files,
                                                    const std::string& path) {
   using namespace bundle_format;
   const auto damaged = [&](const std::string& what) {

@@ -64,7 +64,7 @@ std::string build_id_in(std::string_view notes) {
     if (name_bytes + header.n_descsz > notes.size()) break;
     const std::string_view name = notes.substr(0, header.n_namesz);
     const std::string_view description = notes.substr(name_bytes, header.n_descsz);
-    if (header.n_type == NT_GNU_BUILD_ID && name == std::string_view("GNU", 4) && !description.empty()) {
+    if (header.n_type == NT_GNU_BUILD_ID && name == std::string_view("GNU\0", 4) && !description.empty()) {
       return hex(description);
     }
     notes.remove_prefix(std::min<std::uint64_t>(name_bytes + padded(header.n_descsz), notes.size()));

@@ -32,8 +32,10 @@ int main(int argc, char** argv) try {
   // With queries of zero every key weighs the same, so each output is the mean of its sequence's values.
   std::vector<Bf16> query(queries * heads * head_dim), key(keys * heads * head_dim, to_bf16(1)),
       value(key.size());
-  for (std::size_t i = 0; i < value.size(); ++i)
-    value[i] = to_bf16(static_cast<float>(i / (heads * head_dim)));
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const std::size_t row = i / (heads * head_dim);
+    value[i] = to_bf16(static_cast<float>(row));
+  }
 
   const auto packed = [&](std::uint64_t address, std::int64_t rows) {
     return jfa::Tensor::packed(address, rows, heads, head_dim, jfa::DType::bf16);
