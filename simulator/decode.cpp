@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "simulator/machine.h"
+#include "simulator/wgmma_registers.h"
 
 namespace jfa::simulator {
 namespace {
@@ -99,7 +100,11 @@ Step end_of_entry(Warp& warp, const Instruction&, LaneMask active) { return warp
 
 EntryBuilder::EntryBuilder(const PtxModule& module, const Function& function,
                            const VariableAddress& variable_address, Entry& entry)
-    : module_(module), function_(function), variable_address_(variable_address), entry_(entry) {
+    : module_(module),
+      function_(function),
+      variable_address_(variable_address),
+      entry_(entry),
+      target_(parse_target(module.target)) {
   register_slots_.assign(static_cast<std::size_t>(function.register_count), kNoSlot);
 }
 
@@ -114,9 +119,12 @@ void EntryBuilder::run() {
   entry_.max_registers = function_.max_registers;
   lay_out_parameters();
   statement_pc_.resize(function_.statements.size());
+  used_registers_.resize(function_.statements.size());
+  watcher_.resize(function_.statements.size());
   for (std::size_t i = 0; i < function_.statements.size(); ++i) decode_statement(i);
   patch_targets();
   compute_reconvergence(entry_.code);
+  watch_registers();
 }
 
 void EntryBuilder::lay_out_parameters() {
@@ -143,6 +151,10 @@ void EntryBuilder::decode_statement(std::size_t index) {
   Decoder decoder(*this, s);
   const InstructionTable::Row* row = InstructionTable::instance().find(s.opcode, &decoder.modifiers_);
   if (row == nullptr) decoder.fail("instruction `" + s.opcode + "` is not known to the simulator");
+  if (target_)
+    if (const std::string_view needs = missing_target(*target_, s.opcode); !needs.empty())
+      decoder.fail("instruction `" + s.opcode + "` needs " + std::string(needs) + ", this PTX is for " +
+                   module_.target);
   touched_ = 0;
   row->decode(decoder);
   for (std::size_t i = 0; i < s.operands.size() && i < 64; ++i)
@@ -155,6 +167,25 @@ void EntryBuilder::decode_statement(std::size_t index) {
 void EntryBuilder::patch_targets() {
   for (const auto& [instruction, statement] : branches_)
     entry_.code[instruction].target = statement_pc_[static_cast<std::size_t>(statement)];
+}
+
+// Puts a check in front of every instruction that uses a watched register.
+void EntryBuilder::watch_registers() {
+  if (watched_.empty()) return;
+  RegisterWatch& watch = entry_.watch;
+  watch.use_of_pc.resize(entry_.code.size());
+  for (std::size_t pc = 0; pc < entry_.code.size(); ++pc) {
+    Instruction& in = entry_.code[pc];
+    if (watcher_[in.statement]) continue;
+    RegisterWatch::Use use;
+    for (const Slot slot : used_registers_[in.statement])
+      if (const auto it = watched_.find(slot); it != watched_.end()) use.registers.push_back(it->second);
+    if (use.registers.empty()) continue;
+    use.handler = in.handler;
+    in.handler = run_watched;
+    watch.use_of_pc[pc] = static_cast<std::uint32_t>(watch.uses.size());
+    watch.uses.push_back(std::move(use));
+  }
 }
 
 Instruction& EntryBuilder::emit(Handler handler) {
@@ -182,6 +213,7 @@ Slot EntryBuilder::allocate(int bits) {
 Slot EntryBuilder::register_slot(RegisterId reg) {
   Slot& slot = register_slots_[static_cast<std::size_t>(reg.index)];
   if (slot == kNoSlot) slot = allocate(reg.bits);
+  used_registers_[entry_.statements.size() - 1].push_back(slot);
   return slot;
 }
 
@@ -438,6 +470,28 @@ std::vector<Slot> Decoder::vector_destination(int index, int bits, bool sign_ext
   if (o.kind != Operand::Kind::kVector) return {element_destination(o, bits, sign_extend)};
   for (const Operand& e : o.elements) slots.push_back(element_destination(e, bits, sign_extend));
   return slots;
+}
+
+std::vector<std::uint16_t> Decoder::watch(int index) {
+  const Operand& o = at(index);
+  std::vector<std::uint16_t> indices;
+  const auto add = [&](const Operand& element) {
+    if (element.kind != Operand::Kind::kRegister)
+      fail("an operand of `" + statement_.opcode + "` is not a register");
+    const Slot slot = builder_.register_slot(element.reg);
+    RegisterWatch& watch = builder_.entry_.watch;
+    const auto [it, fresh] =
+        builder_.watched_.try_emplace(slot, static_cast<std::uint16_t>(watch.names.size()));
+    if (fresh) watch.names.push_back(element.name);
+    indices.push_back(it->second);
+  };
+  if (o.kind == Operand::Kind::kVector) {
+    for (const Operand& element : o.elements) add(element);
+  } else {
+    add(o);
+  }
+  builder_.watcher_[builder_.entry_.statements.size() - 1] = true;
+  return indices;
 }
 
 AddressOperand Decoder::address(int index) {

@@ -10,6 +10,7 @@
 #include "simulator/instruction_table.h"
 #include "simulator/program.h"
 #include "simulator/ptx.h"
+#include "simulator/target.h"
 
 namespace jfa::simulator {
 
@@ -36,6 +37,7 @@ class EntryBuilder {
   void lay_out_parameters();
   void decode_statement(std::size_t index);
   void patch_targets();
+  void watch_registers();
 
   Slot allocate(int bits);
   Slot register_slot(RegisterId reg);
@@ -49,6 +51,7 @@ class EntryBuilder {
   const Function& function_;
   const VariableAddress& variable_address_;
   Entry& entry_;
+  const std::optional<Target> target_;
 
   const Statement* statement_ = nullptr;
   Slot carry_ = kNoSlot;
@@ -61,6 +64,9 @@ class EntryBuilder {
   std::vector<std::pair<std::size_t, int>> branches_;  // instruction, statement index of the target
   std::vector<Instruction> behind_;                    // to be appended when the statement is done
   std::uint64_t touched_ = 0;                          // operands that the row has looked at
+  std::vector<std::vector<Slot>> used_registers_;      // by statement
+  std::map<Slot, std::uint16_t> watched_;              // index in Entry::watch
+  std::vector<bool> watcher_;  // by statement: it owns registers, and checks by itself
 };
 
 }  // namespace jfa::simulator

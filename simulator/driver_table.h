@@ -38,8 +38,8 @@ struct DriverTable {
 
 namespace simulator {
 
-/// Makes the table of a simulated device. name: "sim:sm_100a" (or "sim:sm_100f", which runs no image that
-/// only 10.0 has), options after '?', joined by '&':
+/// Makes the table of a simulated device. name: "sim:sm_100a", "sim:sm_100f" (which runs no image that only
+/// 10.0 has) or "sim:sm_90a", options after '?', joined by '&':
 ///   sms=N                        streaming multiprocessors (default 2)
 ///   schedule=eager|lazy|random   which legal order asynchronous work takes (default eager)
 ///   seed=N                       for schedule=random (default 0)

@@ -76,6 +76,10 @@ class Decoder {
   /// `[%rd1, {%r1, %r2}]`: the coordinates beside the address.
   std::vector<Slot> coordinates(int index);
 
+  /// The registers of operand `index` will be owned by an asynchronous engine: instructions of other
+  /// statements that use them are checked (WgmmaRegisters). Their indices in Entry::watch.
+  std::vector<std::uint16_t> watch(int index);
+
   // --- Output.
   /// The instruction is `.aligned`: the interpreter waits until every live lane of the warp stands at it, and
   /// refuses the kernel if they cannot. Call before emit.
@@ -164,5 +168,6 @@ void register_mbarrier(InstructionTable& table);  // mbarrier.*
 void register_bulk(InstructionTable& table);      // cp.async.bulk.*
 void register_fence(InstructionTable& table);     // fence.*, membar
 void register_tcgen05(InstructionTable& table);
+void register_wgmma(InstructionTable& table);  // wgmma.*, setmaxnreg
 
 }  // namespace jfa::simulator

@@ -129,6 +129,18 @@ struct SharedAddressSlot {
   std::uint8_t bits = 32;
 };
 
+/// Registers that an asynchronous engine may own while the warp goes on, and the instructions that use them:
+/// they run through a handler that checks. See Decoder::watch.
+struct RegisterWatch {
+  struct Use {
+    Handler handler = nullptr;             // the instruction's own
+    std::vector<std::uint16_t> registers;  // that it reads or writes, by index
+  };
+  std::vector<std::string> names;  // of the watched registers, by index
+  std::vector<Use> uses;
+  std::vector<std::uint32_t> use_of_pc;  // index into uses; empty if nothing is watched
+};
+
 /// One kernel.
 struct Entry {
   std::string name;
@@ -151,6 +163,7 @@ struct Entry {
   Dim3 required_cluster{0, 0, 0};           // .reqnctapercluster
   std::uint32_t min_ctas_per_sm = 0;
   std::uint32_t max_registers = 0;
+  RegisterWatch watch;
   std::vector<std::shared_ptr<void>> owned;  // what Instruction::extra points to
 };
 

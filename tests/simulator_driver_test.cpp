@@ -126,7 +126,7 @@ TEST_CASE("the name of a simulated device, and what is wrong with it") {
   };
   CHECK(has(error_of("cuda:0"), "cuda:0"));
   CHECK(has(error_of("sim:sm_80"), "sm_80"));
-  CHECK(has(error_of("sim:sm_90a"), "Hopper"));
+  CHECK(has(error_of("sim:sm_90"), "sm_90a"));
   CHECK(has(error_of("sim:sm_100a?sms=0"), "sms=0"));
   CHECK(has(error_of("sim:sm_100a?sms=two"), "sms=two"));
   CHECK(has(error_of("sim:sm_100a?schedule=fast"), "schedule=fast"));

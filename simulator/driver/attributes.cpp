@@ -1,4 +1,4 @@
-// What the device says about itself: a B200 in kind, with as many SMs as asked for.
+// What the device says about itself: a B200 or an H200 in kind, with as many SMs as asked for.
 #include "simulator/driver/driver.h"
 
 namespace jfa::simulator {
@@ -7,12 +7,13 @@ CUresult SimulatedDriver::cuDeviceGetAttribute(int* value, CUdevice_attribute at
   if (value == nullptr || attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
     return CUDA_ERROR_INVALID_VALUE;
   if (device != kDevice) return CUDA_ERROR_INVALID_DEVICE;
+  const bool hopper = options_.target.family() == 9;
   const auto number = [&]() -> int {
     switch (attribute) {
       case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        return 10;
+        return options_.target.version / 10;
       case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-        return 0;
+        return options_.target.version % 10;
       case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         return options_.run.sms;
       case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
@@ -52,15 +53,15 @@ CUresult SimulatedDriver::cuDeviceGetAttribute(int* value, CUdevice_attribute at
       case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
         return 65536;
       case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-        return 126 << 20;
+        return (hopper ? 50 : 126) << 20;
       case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
         return 0x7fffffff;
       case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
-        return 8192;
+        return hopper ? 6144 : 8192;
       case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-        return 1'965'000;  // kHz
+        return hopper ? 1'980'000 : 1'965'000;  // kHz
       case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-        return 3'996'000;  // kHz
+        return hopper ? 3'201'000 : 3'996'000;  // kHz
 
       case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
       case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:

@@ -50,7 +50,9 @@ CUresult SimulatedDriver::cuDeviceGet(CUdevice* device, int ordinal) {
 CUresult SimulatedDriver::cuDeviceGetName(char* name, int length, CUdevice device) {
   if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (device != kDevice) return CUDA_ERROR_INVALID_DEVICE;
-  const std::string full = "Simulated Blackwell (" + options_.name + ")";
+  const std::string full = "Simulated " +
+                           std::string(options_.target.family() == 9 ? "Hopper" : "Blackwell") + " (" +
+                           options_.name + ")";
   const std::size_t count = std::min(full.size(), static_cast<std::size_t>(length) - 1);
   std::memcpy(name, full.data(), count);
   name[count] = '\0';

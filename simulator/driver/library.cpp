@@ -74,12 +74,6 @@ ImageKind image_kind(const char* code) {
   return std::strstr(code, ".version") != nullptr ? ImageKind::kPtx : ImageKind::kUnknown;
 }
 
-// Whether a device of compute capability 10.0 runs PTX for a target. A device named sm_100f stands for the
-// whole family and so runs nothing that only 10.0 has.
-bool runs(std::string_view device, std::string_view target) {
-  return target == "sm_100" || target == "sm_100f" || (target == "sm_100a" && device == "sm_100a");
-}
-
 }  // namespace
 
 CUresult SimulatedDriver::cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jit_options,
@@ -108,9 +102,10 @@ CUresult SimulatedDriver::cuLibraryLoadData(CUlibrary* library, const void* code
     return fail(CUDA_ERROR_INVALID_PTX,
                 status.detail().empty() ? status.message() : status.message() + "\n" + status.detail());
   }
-  if (!runs(options_.target, (*module)->target())) {
+  const std::optional<Target> target = parse_target((*module)->target());
+  if (!target || !runs(options_.target, *target)) {
     return fail(CUDA_ERROR_NO_BINARY_FOR_GPU, fmt::format("PTX for .target {} does not run on a simulated {}",
-                                                          (*module)->target(), options_.target));
+                                                          (*module)->target(), options_.target_name));
   }
   jit.error.write({});
   jit.info.write({});
@@ -172,7 +167,7 @@ CUresult SimulatedDriver::cuKernelGetAttribute(int* value, CUfunction_attribute 
       return give(entry.max_registers != 0 ? entry.max_registers : 255u);
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      return give(100);
+      return give(options_.target.version);
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
       return give(0);
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:

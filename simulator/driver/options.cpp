@@ -1,7 +1,9 @@
 #include "simulator/driver/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -10,6 +12,7 @@ namespace jfa::simulator {
 namespace {
 
 constexpr int kMaxSms = 1024;
+constexpr std::string_view kTargets[] = {"sm_100a", "sm_100f", "sm_90a"};
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;
@@ -55,19 +58,14 @@ Result<DeviceOptions> parse_device_name(const std::string& name) {
   const std::size_t question = rest.find('?');
   DeviceOptions options;
   options.name = name;
-  options.target = rest.substr(0, question);
-  if (options.target == "sm_90a" || options.target == "sm_90") {
-    return Status::unsupported(
-        fmt::format("simulated device '{}': target {} (Hopper) is not simulated yet; known "
-                    "are sm_100a and sm_100f",
-                    name, options.target));
+  options.target_name = rest.substr(0, question);
+  const bool known =
+      std::find(std::begin(kTargets), std::end(kTargets), options.target_name) != std::end(kTargets);
+  if (!known) {
+    return Status::invalid_argument(fmt::format("simulated device '{}': unknown target '{}'; known are {}",
+                                                name, options.target_name, fmt::join(kTargets, ", ")));
   }
-  if (options.target != "sm_100a" && options.target != "sm_100f") {
-    return Status::invalid_argument(
-        fmt::format("simulated device '{}': unknown target '{}'; known are sm_100a and "
-                    "sm_100f",
-                    name, options.target));
-  }
+  options.target = *parse_target(options.target_name);
   if (question == std::string_view::npos) return options;
   rest.remove_prefix(question + 1);
   while (true) {

@@ -5,12 +5,14 @@
 
 #include "jfa/status.h"
 #include "simulator/launch.h"
+#include "simulator/target.h"
 
 namespace jfa::simulator {
 
 struct DeviceOptions {
-  std::string name;    ///< as given: "sim:sm_100a?sms=4"
-  std::string target;  ///< "sm_100a", or "sm_100f": a device that runs family images only
+  std::string name;         ///< as given: "sim:sm_100a?sms=4"
+  std::string target_name;  ///< "sm_90a", "sm_100a", or "sm_100f": a device that runs family images only
+  Target target;
   RunOptions run;
 };
 

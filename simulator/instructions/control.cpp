@@ -13,14 +13,6 @@ Step trap(Warp& warp, const Instruction& in, LaneMask active) {
   fail(ErrorKind::kTrap, warp.point(in, std::countr_zero(active)), "the kernel executed a trap");
 }
 
-void decode_setmaxnreg(Decoder& d) {
-  const std::int64_t count = d.immediate(0);
-  if (count < 24 || count > 256 || count % 8 != 0)
-    d.fail("setmaxnreg takes a multiple of 8 between 24 and 256, not " + std::to_string(count));
-  d.require_converged();
-  d.emit(nothing);
-}
-
 }  // namespace
 
 void register_control(InstructionTable& t) {
@@ -32,7 +24,6 @@ void register_control(InstructionTable& t) {
     d.source(0, 32);
     d.emit(sleep);
   });
-  t.add("setmaxnreg.(inc|dec).sync.aligned.u32", decode_setmaxnreg);
   t.add("pmevent.mask?", [](Decoder& d) {
     d.immediate(0);
     d.emit(nothing);
