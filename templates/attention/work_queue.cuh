@@ -81,13 +81,11 @@ __device__ inline void draw_items(ItemQueue<Tile>& queue, const Tile* tiles, i32
     const u32 index = atomicAdd(next_item, 1);
     more = index < items;
     ring.wait_empty(queue.empty);
-    Item<Tile>& item = queue.items[ring.slot];
+    // Whole items, reserved words and all, since that is how they are taken.
     if (more) {
-      item.tile = tiles[index / heads];
-      item.head = static_cast<i32>(index % heads);
+      queue.items[ring.slot] = {tiles[index / heads], static_cast<i32>(index % heads), {}};
     } else {
-      item.tile = Tile{};  // copied by those who take it
-      item.head = -1;
+      queue.items[ring.slot] = {{}, -1, {}};
     }
     mbarrier_arrive(&queue.full[ring.slot]);
     ring.advance();
