@@ -1,0 +1,207 @@
+#include "tools/bench_shapes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+
+namespace jfa::tools {
+namespace {
+
+using Json = nlohmann::json;
+using Kind = BenchShape::Kind;
+
+// Beyond it PyTorch's generator takes two draws for one number.
+constexpr std::int64_t kLengthLimit = std::int64_t{1} << 28;
+constexpr std::int64_t kRowLimit = std::int64_t{1} << 30;
+
+// Reads one shape; remembers the first error.
+class ShapeReader {
+ public:
+  ShapeReader(std::string_view file, std::size_t index, const Json& entry)
+      : where_(fmt::format("{}: shape {}", file, index)), entry_(entry) {}
+
+  Result<BenchShape> read() {
+    if (!entry_.is_object()) return Status::invalid_argument(where_ + " is not an object");
+    BenchShape shape;
+    text("name", &shape.name);
+    where_ += fmt::format(" '{}'", shape.name);
+    std::string kind;
+    text("kind", &kind);
+    number("batch", 1, &shape.batch);
+    number("heads", 1, &shape.heads);
+    optional_number("groups", 1, &shape.groups);
+    number("head_dim", 1, &shape.head_dim);
+    number("max_kv", 0, &shape.max_kv);
+    fill("fill_kv", &shape.fill_kv);
+    if (kind == "pma") {
+      shape.kind = Kind::kPma;
+      number("q_len", 1, &shape.q_len);
+    } else if (kind == "cross") {
+      shape.kind = Kind::kCross;
+      number("max_q", 0, &shape.max_q);
+      fill("fill_q", &shape.fill_q);
+    } else if (kind != "self") {
+      refuse(fmt::format("has kind '{}': self, cross and pma are known", kind));
+    }
+    if (entry_.contains("window")) number("window", 0, &shape.window.emplace());
+    std::int64_t seed = shape.seed;
+    optional_number("seed", 0, &seed);
+    shape.seed = static_cast<std::uint32_t>(seed);
+    if (error_.ok()) check(shape);
+    if (!error_.ok()) return error_;
+    return shape;
+  }
+
+ private:
+  void refuse(std::string_view what) {
+    if (error_.ok()) error_ = Status::invalid_argument(fmt::format("{} {}", where_, what));
+  }
+
+  const Json* find(const char* field) {
+    known_.push_back(field);
+    const auto found = entry_.find(field);
+    if (found != entry_.end()) return &*found;
+    refuse(fmt::format("has no {}", field));
+    return nullptr;
+  }
+
+  void text(const char* field, std::string* value) {
+    const Json* json = find(field);
+    if (!json) return;
+    if (json->is_string()) {
+      *value = json->get<std::string>();
+    } else {
+      refuse(fmt::format("has {} {}: not a text", field, json->dump()));
+    }
+  }
+
+  void number(const char* field, std::int64_t least, std::int64_t* value) {
+    const Json* json = find(field);
+    if (!json) return;
+    if (json->is_number_integer() && *json >= least && *json < kLengthLimit) {
+      *value = json->get<std::int64_t>();
+    } else {
+      refuse(fmt::format("has {} {}: not a whole number from {} to 2^28", field, json->dump(), least));
+    }
+  }
+
+  void optional_number(const char* field, std::int64_t least, std::int64_t* value) {
+    known_.push_back(field);
+    if (entry_.contains(field)) number(field, least, value);
+  }
+
+  void fill(const char* field, double* value) {
+    const Json* json = find(field);
+    if (!json) return;
+    if (json->is_number() && *json > 0 && *json <= 1) {
+      *value = json->get<double>();
+    } else {
+      refuse(fmt::format("has {} {}: not above 0 and at most 1", field, json->dump()));
+    }
+  }
+
+  // What the single fields cannot tell.
+  void check(const BenchShape& shape) {
+    for (const auto& [field, value] : entry_.items()) {
+      if (std::find(known_.begin(), known_.end(), field) == known_.end())
+        refuse(fmt::format("has the unknown field '{}'", field));
+    }
+    if (shape.heads % shape.groups != 0)
+      refuse(fmt::format("has {} heads, not a multiple of its {} groups", shape.heads, shape.groups));
+    const std::int64_t longest = std::max({shape.max_kv, shape.max_q, shape.q_len});
+    if (longest > 0 && shape.batch >= kRowLimit / longest)
+      refuse(fmt::format("may have 2^30 rows or more: batch {} of length {}", shape.batch, longest));
+  }
+
+  std::string where_;
+  const Json& entry_;
+  std::vector<std::string> known_;
+  Status error_;
+};
+
+std::vector<std::int32_t> prefix_sums(const std::vector<std::int64_t>& lengths) {
+  std::vector<std::int32_t> sums{0};
+  for (std::int64_t length : lengths) sums.push_back(sums.back() + static_cast<std::int32_t>(length));
+  return sums;
+}
+
+std::vector<std::int64_t> draw_lengths(std::mt19937& generator, std::int64_t batch, std::int64_t max,
+                                       double fill) {
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch), max);
+  if (fill >= 1) return lengths;
+  const double longest = static_cast<double>(max);
+  const std::int64_t low = fill >= 0.5 ? static_cast<std::int64_t>((2 * fill - 1) * longest) : 1;
+  const std::int64_t high =
+      std::max<std::int64_t>(fill >= 0.5 ? max : static_cast<std::int64_t>(2 * fill * longest), 1);
+  for (std::int64_t& length : lengths)
+    length = low + static_cast<std::int64_t>(generator()) % (high - low + 1);
+  return lengths;
+}
+
+// Pairs of one sequence with |i - j| <= window.
+std::int64_t pairs_of(std::int64_t queries, std::int64_t keys, std::optional<std::int64_t> window) {
+  if (!window) return queries * keys;
+  std::int64_t pairs = 0;
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const std::int64_t first = std::max<std::int64_t>(i - *window, 0);
+    const std::int64_t last = std::min(i + *window, keys - 1);
+    pairs += std::max<std::int64_t>(last - first + 1, 0);
+  }
+  return pairs;
+}
+
+}  // namespace
+
+Result<std::vector<BenchShape>> parse_shapes(std::string_view file, std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return Status::invalid_argument(fmt::format("{}: not JSON", file));
+  if (!json.is_object() || !json.contains("shapes") || !json["shapes"].is_array())
+    return Status::invalid_argument(fmt::format("{}: has no list 'shapes'", file));
+  std::vector<BenchShape> shapes;
+  for (const Json& entry : json["shapes"]) {
+    Result<BenchShape> shape = ShapeReader(file, shapes.size(), entry).read();
+    if (!shape) return shape.status();
+    shapes.push_back(std::move(*shape));
+  }
+  return shapes;
+}
+
+std::int64_t BenchProblem::query_rows() const {
+  return shape.kind == Kind::kPma ? shape.q_len : query_offset.back();
+}
+
+BenchProblem draw(const BenchShape& shape) {
+  std::mt19937 generator(shape.seed);
+  const std::vector<std::int64_t> keys = draw_lengths(generator, shape.batch, shape.max_kv, shape.fill_kv);
+  std::vector<std::int64_t> queries = keys;
+  if (shape.kind == Kind::kPma) queries.assign(keys.size(), shape.q_len);
+  if (shape.kind == Kind::kCross) queries = draw_lengths(generator, shape.batch, shape.max_q, shape.fill_q);
+
+  BenchProblem problem{shape, prefix_sums(queries), prefix_sums(keys)};
+  for (std::size_t i = 0; i < keys.size(); ++i) problem.pairs += pairs_of(queries[i], keys[i], shape.window);
+  return problem;
+}
+
+double flops(const BenchProblem& problem, Pass pass) {
+  const double forward = 4.0 * static_cast<double>(problem.shape.head_dim * problem.shape.heads) *
+                         static_cast<double>(problem.pairs);
+  return pass == Pass::forward ? forward : 2.5 * forward;
+}
+
+double bytes(const BenchProblem& problem, Pass pass) {
+  const BenchShape& shape = problem.shape;
+  const auto tensor = [&](std::int64_t rows, std::int64_t heads) {
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(heads * shape.head_dim);
+  };
+  const double query = tensor(problem.query_rows(), shape.heads);
+  const double output = tensor(problem.output_rows(), shape.heads);
+  const double key = tensor(problem.key_rows(), shape.key_heads());
+  if (pass == Pass::forward) return query + output + 2 * key;
+  const double lse = 4.0 * static_cast<double>(problem.output_rows() * shape.heads);
+  return 2 * query + 2 * output + 4 * key + lse;
+}
+
+}  // namespace jfa::tools
