@@ -132,7 +132,7 @@ class Flex(_Autograd):
     def __init__(self, data, backward):
         from torch.nn.attention.flex_attention import flex_attention
 
-        torch._dynamo.reset()  # nothing is kept from the shape before
+        torch.compiler.reset()  # nothing is kept from the shape before
         self.compiled = torch.compile(flex_attention, dynamic=False)
         self.mask = document_mask(data.query_offset, data.key_offset, data.problem.window)
         self.groups = data.problem.groups > 1
