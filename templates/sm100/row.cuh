@@ -17,7 +17,7 @@ __device__ inline void load_row(float (&values)[16], TensorMemory row, float fac
 
 // The rounded row to its place in a swizzled tile of 128 rows.
 __device__ inline void stage_row(u32 tile, TensorMemory memory, u32 row, float factor, bool empty) {
-#pragma unroll
+#pragma unroll 1
   for (int column = 0; column < config::kPaddedDim; column += 16) {
     float values[16];
     load_row(values, memory + column, factor, empty);
@@ -34,7 +34,7 @@ __device__ inline void stage_row(u32 tile, TensorMemory memory, u32 row, float f
 // The row in fp32 to global memory. All lanes load, as tensor memory wants; those with a row store.
 __device__ inline void store_row(float* destination, TensorMemory memory, float factor, bool empty,
                                  bool store) {
-#pragma unroll
+#pragma unroll 1
   for (int column = 0; column < config::kPaddedDim; column += 16) {
     float values[16];
     load_row(values, memory + column, factor, empty);
