@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "runtime/device.h"
@@ -192,9 +193,9 @@ Result<Overhead> measure_overhead(Device& device) {
 
   Result<BenchTensors> tensors = BenchTensors::make(device, small_problem(), Pass::forward);
   if (!tensors) return tensors.status();
-  const Result<BenchTimer> timer = BenchTimer::make(device, 1);  // for its stream
+  const Result<std::unique_ptr<BenchTimer>> timer = BenchTimer::make(device, 1);  // for its stream
   if (!timer) return timer.status();
-  const Stream stream = timer->stream();
+  const Stream stream = (*timer)->stream();
   const auto call = [&](Device& on, Workspace workspace) {
     return forward(on, tensors->call, tensors->output, 0, workspace, stream);
   };

@@ -30,33 +30,24 @@ double BenchTimes::quantile(double part) const {
   return times_ms_[below] + (position - static_cast<double>(below)) * (times_ms_[above] - times_ms_[below]);
 }
 
-Result<BenchTimer> BenchTimer::make(Device& device, int repeats) {
-  BenchTimer timer(device, repeats);
+Result<std::unique_ptr<BenchTimer>> BenchTimer::make(Device& device, int repeats) {
+  std::unique_ptr<BenchTimer> timer(new BenchTimer(device, repeats));
   const DriverTable& driver = device.impl().driver;
   Status status = device.impl().with_context("making a stream and events", [&] {
-    CUresult result = driver.cuStreamCreate(&timer.stream_, CU_STREAM_NON_BLOCKING);
-    if (result == CUDA_SUCCESS) result = driver.cuEventCreate(&timer.start_, CU_EVENT_DEFAULT);
-    if (result == CUDA_SUCCESS) result = driver.cuEventCreate(&timer.end_, CU_EVENT_DEFAULT);
+    CUresult result = driver.cuStreamCreate(&timer->stream_, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS) result = driver.cuEventCreate(&timer->start_, CU_EVENT_DEFAULT);
+    if (result == CUDA_SUCCESS) result = driver.cuEventCreate(&timer->end_, CU_EVENT_DEFAULT);
     return result;
   });
   if (!status.ok()) return status;
   if (device.simulated()) return timer;  // has no cache to flush
   const auto cache_bytes = static_cast<std::uint64_t>(attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
-  timer.flush_bytes_ = std::max(kLeastFlushBytes, cache_bytes + cache_bytes / 4);
-  Result<DeviceBuffer> flush = DeviceBuffer::allocate(device, timer.flush_bytes_);
+  timer->flush_bytes_ = std::max(kLeastFlushBytes, cache_bytes + cache_bytes / 4);
+  Result<DeviceBuffer> flush = DeviceBuffer::allocate(device, timer->flush_bytes_);
   if (!flush) return flush.status();
-  timer.flush_ = std::move(*flush);
+  timer->flush_ = std::move(*flush);
   return timer;
 }
-
-BenchTimer::BenchTimer(BenchTimer&& other) noexcept
-    : device_(other.device_),
-      repeats_(other.repeats_),
-      stream_(std::exchange(other.stream_, nullptr)),
-      start_(std::exchange(other.start_, nullptr)),
-      end_(std::exchange(other.end_, nullptr)),
-      flush_(std::move(other.flush_)),
-      flush_bytes_(other.flush_bytes_) {}
 
 BenchTimer::~BenchTimer() {
   const DriverTable& driver = device_.impl().driver;

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "jfa/attention.h"
@@ -27,9 +28,9 @@ class BenchTimes {
 class BenchTimer {
  public:
   /// repeats: measured runs; a few more warm up.
-  static Result<BenchTimer> make(Device& device, int repeats);
-  BenchTimer(BenchTimer&&) noexcept;
-  BenchTimer& operator=(BenchTimer&&) = delete;
+  static Result<std::unique_ptr<BenchTimer>> make(Device& device, int repeats);
+  BenchTimer(const BenchTimer&) = delete;
+  BenchTimer& operator=(const BenchTimer&) = delete;
   ~BenchTimer();
 
   Stream stream() const { return stream_; }
@@ -39,7 +40,7 @@ class BenchTimer {
   Result<double> copy_bandwidth();
 
  private:
-  explicit BenchTimer(Device& device, int repeats) : device_(device), repeats_(repeats) {}
+  BenchTimer(Device& device, int repeats) : device_(device), repeats_(repeats) {}
   Result<double> measure_once_ms(const std::function<Status()>& work);
 
   Device device_;

@@ -134,9 +134,10 @@ Json report(const BenchProblem& problem, Pass pass, const BenchTimes& times, con
 int run_shapes(Device& device, const BenchOptions& options, Pass pass, Json& json) {
   const Result<std::vector<BenchShape>> shapes = read_shapes(options);
   if (!shapes) return fail(kCommand, shapes.status());
-  Result<BenchTimer> timer = BenchTimer::make(device, options.repeats);
-  if (!timer) return fail(kCommand, timer.status());
-  const Result<double> copy_gb_per_s = timer->copy_bandwidth();
+  const Result<std::unique_ptr<BenchTimer>> made = BenchTimer::make(device, options.repeats);
+  if (!made) return fail(kCommand, made.status());
+  BenchTimer& timer = **made;
+  const Result<double> copy_gb_per_s = timer.copy_bandwidth();
   if (!copy_gb_per_s) return fail(kCommand, copy_gb_per_s.status());
   const Limits limits{*copy_gb_per_s, matrix_peak_tflops(device)};
   json["copy_gb_per_s"] = limits.copy_gb_per_s;
@@ -146,7 +147,7 @@ int run_shapes(Device& device, const BenchOptions& options, Pass pass, Json& jso
   int exit_code = kSuccess;
   for (const BenchShape& shape : *shapes) {
     const BenchProblem problem = draw(shape);
-    const Result<BenchTimes> times = measure(device, *timer, problem, pass);
+    const Result<BenchTimes> times = measure(device, timer, problem, pass);
     if (times) {
       json["shapes"].push_back(report(problem, pass, *times, limits));
       continue;
