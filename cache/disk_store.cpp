@@ -74,14 +74,14 @@ DiskStore::DiskStore(const CacheOptions& options, Observer& observer)
 
 void DiskStore::report_damage(const Lookup& lookup, const Digest& request, const std::string& name) {
   observer_.count(&CacheStats::damaged);
-  observer_.tell({Kind::kDamage, request, name, lookup.where, lookup.damage});
+  observer_.tell({Kind::kDamage, request.hex(), name, lookup.where, lookup.damage});
   observer_.log("cached kernel " + lookup.where + " is not used: " + lookup.damage);
 }
 
 SharedImage DiskStore::report_hit(const Lookup& lookup, std::uint64_t CacheStats::*counter,
                                   const Digest& request, const std::string& name) {
   observer_.count(counter);
-  observer_.tell({Kind::kHit, request, name, lookup.where, {}});
+  observer_.tell({Kind::kHit, request.hex(), name, lookup.where, {}});
   return lookup.image;
 }
 
@@ -139,7 +139,7 @@ std::unique_ptr<FileLock> DiskStore::wait_for_lock(const Digest& request, const 
     if (!told) {
       told = true;
       observer_.count(&CacheStats::lock_waits);
-      observer_.tell({Kind::kWait, request, name, path, held_by(*files_, path)});
+      observer_.tell({Kind::kWait, request.hex(), name, path, held_by(*files_, path)});
     }
     const auto now = Clock::now();
     if (now >= deadline) {
@@ -194,7 +194,7 @@ std::string DiskStore::publish(const CompileRequest& request, const Digest& key,
     return {};
   }
   observer_.count(&CacheStats::published);
-  observer_.tell({Kind::kPublish, key, request.name, path, {}});
+  observer_.tell({Kind::kPublish, key.hex(), request.name, path, {}});
   published_bytes_ += bytes->size();
   return path;
 }
@@ -203,7 +203,7 @@ void DiskStore::report_evictions(const TrimOutcome& outcome) {
   observer_.count(&CacheStats::evicted, outcome.evicted.size());
   observer_.count(&CacheStats::evicted_bytes, outcome.evicted_bytes);
   for (const StoredEntry& entry : outcome.evicted)
-    observer_.tell({Kind::kEvict, entry.name.request, {}, entry.path, {}});
+    observer_.tell({Kind::kEvict, entry.name.request.hex(), {}, entry.path, {}});
 }
 
 void DiskStore::trim_if_due() {
@@ -222,7 +222,7 @@ void DiskStore::discard(const Digest& request, const std::string& name, std::str
   const Lookup lookup = directory_->find(request, options_.compiler);
   if (lookup.where.empty()) return;
   observer_.count(&CacheStats::damaged);
-  observer_.tell({Kind::kDamage, request, name, lookup.where, std::string(why)});
+  observer_.tell({Kind::kDamage, request.hex(), name, lookup.where, std::string(why)});
   if (writable_) directory_->move_aside(lookup.where, lookup.inode);
 }
 

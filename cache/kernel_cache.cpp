@@ -100,7 +100,7 @@ Result<SharedImage> KernelCache::Impl::get(const CompileRequest& request, const 
   }
   if (at_hand != nullptr) {
     observer.count(&CacheStats::memory_hits);
-    observer.tell({Kind::kHit, key, request.name, "memory", {}});
+    observer.tell({Kind::kHit, key.hex(), request.name, "memory", {}});
     return at_hand;
   }
   if (!leads) return join(flight, request.name);
@@ -151,7 +151,7 @@ Result<SharedImage> KernelCache::Impl::compile_and_publish(const CompileRequest&
   // Between the first look and the lock, the process that held it may have published.
   if (SharedImage image = store.look_again(key, request.name)) return image;
   observer.count(&CacheStats::misses);
-  observer.tell({Kind::kMiss, key, request.name, {}, {}});
+  observer.tell({Kind::kMiss, key.hex(), request.name, {}, {}});
 
   const auto start = Clock::now();
   auto compiled = call_compiler(request, key, compile);
@@ -175,11 +175,11 @@ Result<KernelImage> KernelCache::Impl::call_compiler(const CompileRequest& reque
                                                      const CompileFunction& compile) {
   const auto start = Clock::now();
   observer.count(&CacheStats::compiles);
-  observer.tell({Kind::kCompileStart, key, request.name, {}, {}});
+  observer.tell({Kind::kCompileStart, key.hex(), request.name, {}, {}});
   Result<KernelImage> compiled = Status::internal("not compiled");
   {
     const SlowNotice notice(std::chrono::milliseconds(options.slow_compile_ms), [&] {
-      observer.tell({Kind::kCompileSlow, key, request.name, {}, {}, elapsed_ms(start)});
+      observer.tell({Kind::kCompileSlow, key.hex(), request.name, {}, {}, elapsed_ms(start)});
       observer.log("still compiling " + request.name + " after " + seconds(elapsed_ms(start)) +
                    ": no cached kernel had request " + key.hex().substr(0, 16));
     });
@@ -202,13 +202,13 @@ Result<KernelImage> KernelCache::Impl::call_compiler(const CompileRequest& reque
   const double spent_ms = elapsed_ms(start);
   observer.add_compile_ms(spent_ms);
   if (!compiled.ok()) observer.count(&CacheStats::compile_failures);
-  observer.tell({Kind::kCompileEnd, key, request.name, {}, compiled.status().message(), spent_ms});
+  observer.tell({Kind::kCompileEnd, key.hex(), request.name, {}, compiled.status().message(), spent_ms});
   return compiled;
 }
 
 Status KernelCache::Impl::refusal(const CompileRequest& request, const Digest& key) {
   observer.count(&CacheStats::misses);
-  observer.tell({Kind::kMiss, key, request.name, {}, {}});
+  observer.tell({Kind::kMiss, key.hex(), request.name, {}, {}});
   std::string message = "no cached kernel for '" + request.name + "' (target " + request.target +
                         ", request " + key.hex().substr(0, 16) +
                         ") and JFA_COMPILE=never forbids to compile one";

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <mutex>
+#include <utility>
 
+#include "jfa/cache.h"
 #include "runtime/nvrtc.h"
 
 namespace jfa {
@@ -25,11 +27,35 @@ CompileRequest compile_request(const KernelSource& source, const KernelSpec& spe
   return {source.name, source.text, source.target, source.options, precompile_command(spec)};
 }
 
+namespace {
+
+// The compiler behind a cache that files under the identity `compiler`. That was read from the file on disk;
+// what another NVRTC makes must not be filed under it, and is kInternal.
+Result<KernelImage> compile_as(const std::string& compiler, const KernelSource& source) {
+  const auto nvrtc = Nvrtc::instance();
+  if (!nvrtc) return nvrtc.status();
+  if (!compiler.empty() && (*nvrtc)->identity() != compiler)
+    return Status::internal("another NVRTC than the one found on disk was opened: " + (*nvrtc)->path());
+  return (*nvrtc)->compile(source);
+}
+
+// Never destroyed: used until the process ends.
+struct ProcessCache {
+  std::mutex mutex;
+  KernelCache* cache = nullptr;
+  CacheEventCallback on_event;
+};
+ProcessCache& the_process_cache() {
+  static auto* process = new ProcessCache;
+  return *process;
+}
+
+}  // namespace
+
 Result<KernelCache*> process_cache() {
-  static std::mutex mutex;
-  static KernelCache* cache = nullptr;  // never destroyed: used until the process ends
-  std::lock_guard lock(mutex);
-  if (!cache) {
+  ProcessCache& process = the_process_cache();
+  std::lock_guard lock(process.mutex);
+  if (!process.cache) {
     Result<CacheOptions> options = cache_options_from_environment();
     if (!options) return options.status();
     // A process that finds all its kernels never loads NVRTC; without NVRTC, what others compiled is still
@@ -39,26 +65,49 @@ Result<KernelCache*> process_cache() {
     } else if (const auto nvrtc = Nvrtc::instance()) {
       options->compiler = (*nvrtc)->identity();
     }
-    cache = new KernelCache(*std::move(options));
+    options->on_event = process.on_event;
+    process.cache = new KernelCache(*std::move(options));
   }
-  return cache;
+  return process.cache;
+}
+
+Result<CacheStats> cache_stats() {
+  const Result<KernelCache*> cache = process_cache();
+  if (!cache) return cache.status();
+  return (*cache)->stats();
+}
+
+Status watch_cache(CacheEventCallback callback) {
+  ProcessCache& process = the_process_cache();
+  std::lock_guard lock(process.mutex);
+  if (process.cache)
+    return Status::invalid_argument(
+        "the kernel cache is in use already: watch it before the first kernel is asked for");
+  process.on_event = std::move(callback);
+  return {};
+}
+
+Status prepare_in_background(Device& device, const Configuration& configuration) {
+  Configuration on_device = configuration;
+  on_device.target = device.target();
+  const Result<KernelSpec> spec = specialize(on_device);
+  if (!spec) return spec.status();
+  const Result<KernelPlan> plan = jfa::plan(*spec);
+  if (!plan) return plan.status();
+  const Result<KernelCache*> cache = process_cache();
+  if (!cache) return cache.status();
+  const KernelSource source = emit(*plan);
+  (*cache)->prepare(compile_request(source, *spec), [source, compiler = (*cache)->options().compiler] {
+    return compile_as(compiler, source);
+  });
+  return {};
 }
 
 Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, const KernelSpec& spec) {
-  std::string other_compiler;
-  Result<SharedImage> image =
-      cache.get_or_compile(compile_request(source, spec), [&]() -> Result<KernelImage> {
-        const auto nvrtc = Nvrtc::instance();
-        if (!nvrtc) return nvrtc.status();
-        // The cache files under the compiler that was found on disk; what another one makes must not go
-        // there.
-        if (!cache.options().compiler.empty() && (*nvrtc)->identity() != cache.options().compiler) {
-          other_compiler = (*nvrtc)->path();
-          return Status::internal("another NVRTC than expected was opened: " + other_compiler);
-        }
-        return (*nvrtc)->compile(source);
-      });
-  if (image || other_compiler.empty()) return image;
+  Result<SharedImage> image = cache.get_or_compile(
+      compile_request(source, spec), [&] { return compile_as(cache.options().compiler, source); });
+  if (image || image.status().kind() != ErrorKind::kInternal) return image;
+  // Another NVRTC than the one the cache files under: right all the same, but not for the cache.
   const auto nvrtc = Nvrtc::instance();
   if (!nvrtc) return nvrtc.status();
   Result<KernelImage> compiled = (*nvrtc)->compile(source);

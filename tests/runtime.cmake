@@ -40,6 +40,11 @@ jfa_add_test(runtime_backward_test
   LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt
   LABELS host)
 
+jfa_add_test(runtime_cache_test
+  SOURCES runtime_cache_test.cpp
+  LIBRARIES jfa_runtime
+  LABELS host)
+
 # The example is what a newcomer reads first, so it runs as it stands.
 add_executable(jfa_example_attention ${PROJECT_SOURCE_DIR}/examples/attention.cpp)
 target_link_libraries(jfa_example_attention PRIVATE jfa::jfa)
