@@ -16,8 +16,6 @@
 
 namespace {
 
-using jfa::simulator::Schedule;
-
 struct Options {
   std::vector<std::string> configurations = jfa::test::recorded_configurations();
   std::string device = "sim:sm_100a";
@@ -32,14 +30,7 @@ jfa::sim::CampaignResult run(const Options& options, const std::string& name,
   jfa::sim::CampaignOptions campaign;
   campaign.sample = options.sample;
   campaign.jobs = options.jobs;
-  campaign.schedules.resize(2);
-  campaign.schedules[0].schedule = Schedule::kEager;
-  campaign.schedules[1].schedule = Schedule::kLazy;
-  for (int seed = 1; seed <= options.random_seeds; ++seed) {
-    auto& schedule = campaign.schedules.emplace_back();
-    schedule.schedule = Schedule::kRandom;
-    schedule.seed = static_cast<std::uint64_t>(seed);
-  }
+  campaign.schedules = jfa::sim::usual_schedules(options.random_seeds);
   campaign.progress = [&](std::size_t done, std::size_t total) {
     if (done % 20 == 0 || done == total) fmt::print(stderr, "\r{}: {} of {}  ", name, done, total);
   };

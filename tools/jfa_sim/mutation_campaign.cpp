@@ -157,6 +157,16 @@ Result<CampaignResult> run_campaign(const std::string& ptx, const simulator::Rec
   return Campaign(ptx, recording, options).run();
 }
 
+std::vector<RunOptions> usual_schedules(int random_seeds) {
+  std::vector<RunOptions> schedules(static_cast<std::size_t>(2 + random_seeds));
+  schedules[1].schedule = simulator::Schedule::kLazy;
+  for (std::size_t i = 2; i < schedules.size(); ++i) {
+    schedules[i].schedule = simulator::Schedule::kRandom;
+    schedules[i].seed = i - 1;
+  }
+  return schedules;
+}
+
 std::string describe(const RunOptions& schedule) {
   std::string text = simulator::to_string(schedule.schedule);
   if (schedule.schedule == simulator::Schedule::kRandom) text += fmt::format(", seed {}", schedule.seed);

@@ -54,6 +54,9 @@ struct CampaignResult {
 Result<CampaignResult> run_campaign(const std::string& ptx, const simulator::Recording& recording,
                                     const CampaignOptions& options);
 
+/// Eager, lazy, and random with seeds from 1.
+std::vector<simulator::RunOptions> usual_schedules(int random_seeds);
+
 /// "eager", "random, seed 3".
 std::string describe(const simulator::RunOptions& schedule);
 

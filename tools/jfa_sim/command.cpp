@@ -1,0 +1,87 @@
+#include "tools/jfa_sim/command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace jfa::sim {
+
+int fail(std::string_view command, const Status& status) {
+  fmt::print(stderr, "jfa-sim {}: {}\n{}", command, status.message(), status.detail());
+  return kFailure;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return Status::unavailable(fmt::format("{}: cannot be read", path));
+  return std::string{std::istreambuf_iterator<char>(stream), {}};
+}
+
+void add_launch_options(CLI::App& command, LaunchOptions& options) {
+  command.add_option("ptx", options.ptx_path, "a PTX file")->required();
+  command.add_option("--entry", options.entry, "the kernel")->required();
+  command.add_option("--grid", options.grid, "X[,Y[,Z]] CTAs")->capture_default_str();
+  command.add_option("--block", options.block, "X[,Y[,Z]] threads")->required();
+  command.add_option("--cluster", options.cluster, "X[,Y[,Z]] CTAs")->capture_default_str();
+  command.add_option("--shared", options.shared_bytes, "bytes of dynamic shared memory")
+      ->capture_default_str();
+  // One value an option, so that an argument may begin with a minus.
+  command.add_option("--arg", options.arguments, kArgumentHelp)->expected(1)->take_all();
+  command.add_option("--buffer", options.buffers, "NAME=in:…, inout:…, out:…, zero:…: for maps and structs")
+      ->expected(1)
+      ->take_all();
+  command.add_option("--source", options.source_path, "the CUDA text behind the PTX, for reports to quote");
+}
+
+Result<LoadedLaunch> load_launch(const LaunchOptions& options) {
+  LaunchDescription description;
+  description.entry = options.entry;
+  const std::tuple<const char*, const std::string&, simulator::Dim3&> shapes[] = {
+      {"grid", options.grid, description.grid},
+      {"block", options.block, description.block},
+      {"cluster", options.cluster, description.cluster}};
+  for (const auto& [name, text, dim] : shapes) {
+    const auto parsed = parse_dim3(text);
+    if (!parsed)
+      return Status::invalid_argument(fmt::format("--{} {}: not one to three positive numbers", name, text));
+    dim = *parsed;
+  }
+  description.dynamic_shared_bytes = options.shared_bytes;
+  description.buffers = options.buffers;
+  description.arguments = options.arguments;
+  LoadedLaunch loaded;
+  Result<std::string> ptx = read_text(options.ptx_path);
+  if (!ptx) return ptx.status();
+  loaded.ptx = *std::move(ptx);
+  if (!options.source_path.empty()) {
+    Result<std::string> source = read_text(options.source_path);
+    if (!source) return source.status();
+    loaded.source = *std::move(source);
+  }
+  Result<PreparedLaunch> launch = prepare_launch(description, loaded.ptx);
+  if (!launch) return launch.status();
+  loaded.launch = *std::move(launch);
+  return loaded;
+}
+
+nlohmann::ordered_json to_json(const simulator::Report& report) {
+  nlohmann::ordered_json json{{"kind", simulator::to_string(report.kind)},
+                              {"message", report.message},
+                              {"detail", report.detail},
+                              {"entry", report.entry},
+                              {"instruction", report.instruction},
+                              {"ptx_line", report.ptx_line}};
+  if (report.source_line > 0)
+    json["source"] = {
+        {"file", report.source_file}, {"line", report.source_line}, {"text", report.source_text}};
+  if (report.cta[0] >= 0) json["cta"] = report.cta;
+  if (report.warp >= 0) json["warp"] = report.warp;
+  if (report.lane >= 0) json["lane"] = report.lane;
+  if (report.has_address) json["address"] = report.address;
+  return json;
+}
+
+}  // namespace jfa::sim

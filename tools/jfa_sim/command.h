@@ -1,0 +1,50 @@
+// What the subcommands of jfa-sim share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "jfa/status.h"
+#include "simulator/launch.h"
+#include "tools/jfa_sim/launch_arguments.h"
+
+namespace jfa::sim {
+
+enum ExitCode : int {
+  kSuccess = 0,
+  kBugFound = 1,  // the simulator reported a defect; a mutant survived; an instruction is not known
+  kFailure = 2,   // bad input
+};
+
+// Each adds one subcommand; its exit code is written to `exit_code` when it has run.
+void add_run_command(CLI::App& app, int& exit_code);
+void add_coverage_command(CLI::App& app, int& exit_code);
+void add_mutate_command(CLI::App& app, int& exit_code);
+
+/// Prints "jfa-sim <command>: <message>" on stderr, below it the detail if there is any; returns kFailure.
+int fail(std::string_view command, const Status& status);
+
+Result<std::string> read_text(const std::string& path);
+
+/// The options that say what is launched, for `run` and `mutate`.
+struct LaunchOptions {
+  std::string ptx_path;
+  std::string source_path;  // CUDA text that reports quote; may be empty
+  std::string entry;
+  std::string grid = "1", block, cluster = "1";
+  std::uint32_t shared_bytes = 0;
+  std::vector<std::string> buffers, arguments;
+};
+void add_launch_options(CLI::App& command, LaunchOptions& options);
+
+struct LoadedLaunch {
+  std::string ptx, source;
+  PreparedLaunch launch;
+};
+Result<LoadedLaunch> load_launch(const LaunchOptions& options);
+
+nlohmann::ordered_json to_json(const simulator::Report& report);
+
+}  // namespace jfa::sim

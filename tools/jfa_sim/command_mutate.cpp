@@ -1,0 +1,67 @@
+// jfa-sim mutate: spoils one synchronisation instruction of a kernel after another, and says which mistakes
+// go unnoticed.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/jfa_sim/campaign_report.h"
+#include "tools/jfa_sim/command.h"
+
+namespace jfa::sim {
+namespace {
+
+constexpr std::string_view kCommand = "mutate";
+
+struct MutateOptions {
+  LaunchOptions launch;
+  int sms = 2;
+  int random_seeds = 2;
+  int jobs = 1;
+  std::size_t sample = 0;
+  bool json = false;
+};
+
+int mutate(const MutateOptions& options) {
+  const Result<LoadedLaunch> loaded = load_launch(options.launch);
+  if (!loaded) return fail(kCommand, loaded.status());
+  CampaignOptions campaign;
+  campaign.sample = options.sample;
+  campaign.jobs = options.jobs;
+  campaign.schedules = usual_schedules(options.random_seeds);
+  for (simulator::RunOptions& schedule : campaign.schedules) schedule.sms = options.sms;
+  const Result<CampaignResult> result = run_campaign(loaded->ptx, loaded->launch.recording, campaign);
+  if (!result) return fail(kCommand, result.status());
+  const std::string unnoticed = survivors(*result, loaded->source);
+  if (options.json) {
+    fmt::print("{}\n", to_json(*result).dump(2));
+  } else {
+    fmt::print("{}\nSurvivors:\n{}\nNot reached:\n{}", kill_table(*result), unnoticed,
+               unreached(*result, loaded->source));
+  }
+  return unnoticed.empty() ? kSuccess : kBugFound;
+}
+
+}  // namespace
+
+void add_mutate_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<MutateOptions>();
+  CLI::App* command = app.add_subcommand(std::string(kCommand),
+                                         "Runs every mutant of a kernel's synchronisation. Exit status: 0 "
+                                         "all are noticed, 1 some are not, 2 bad "
+                                         "input, or the kernel fails as it is");
+  add_launch_options(*command, options->launch);
+  command->add_option("--sms", options->sms, "streaming multiprocessors")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--random", options->random_seeds, "random schedules beside eager and lazy")
+      ->capture_default_str();
+  command->add_option("--sample", options->sample, "mutants of each operation and change; 0: all")
+      ->capture_default_str();
+  command->add_option("--jobs", options->jobs, "threads")->capture_default_str();
+  command->add_flag("--json", options->json, "JSON on stdout");
+  command->callback([options, &exit_code] { exit_code = mutate(*options); });
+}
+
+}  // namespace jfa::sim

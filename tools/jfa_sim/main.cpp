@@ -1,0 +1,29 @@
+// jfa-sim: runs, checks and mutates PTX that anybody compiled, on a simulated Blackwell or Hopper.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "tools/jfa_sim/command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"A simulated GPU that finds synchronisation bugs in PTX", "jfa-sim"};
+  app.set_version_flag("--version", "jfa-sim " JFA_VERSION);
+  app.require_subcommand(1);
+  int exit_code = jfa::sim::kSuccess;
+  jfa::sim::add_run_command(app, exit_code);
+  jfa::sim::add_coverage_command(app, exit_code);
+  jfa::sim::add_mutate_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    fmt::print(stderr, "jfa-sim: {}\n", error.what());
+    return jfa::sim::kFailure;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "jfa-sim: {}\n", error.what());
+    return jfa::sim::kFailure;
+  }
+  return exit_code;
+}

@@ -1,0 +1,100 @@
+#include "tools/jfa_sim/tensor_map_file.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "simulator/tensor_map.h"
+
+namespace jfa::sim {
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<CUtensorMapDataType> data_type(const std::string& name) {
+  const std::pair<const char*, CUtensorMapDataType> kTypes[] = {
+      {"U8", CU_TENSOR_MAP_DATA_TYPE_UINT8},    {"U16", CU_TENSOR_MAP_DATA_TYPE_UINT16},
+      {"U32", CU_TENSOR_MAP_DATA_TYPE_UINT32},  {"I32", CU_TENSOR_MAP_DATA_TYPE_INT32},
+      {"U64", CU_TENSOR_MAP_DATA_TYPE_UINT64},  {"I64", CU_TENSOR_MAP_DATA_TYPE_INT64},
+      {"F16", CU_TENSOR_MAP_DATA_TYPE_FLOAT16}, {"F32", CU_TENSOR_MAP_DATA_TYPE_FLOAT32},
+      {"F64", CU_TENSOR_MAP_DATA_TYPE_FLOAT64}, {"BF16", CU_TENSOR_MAP_DATA_TYPE_BFLOAT16}};
+  for (const auto& [known, type] : kTypes)
+    if (name == known) return type;
+  return std::nullopt;
+}
+
+std::optional<CUtensorMapSwizzle> swizzle_of(int bytes) {
+  switch (bytes) {
+    case 0:
+      return CU_TENSOR_MAP_SWIZZLE_NONE;
+    case 32:
+      return CU_TENSOR_MAP_SWIZZLE_32B;
+    case 64:
+      return CU_TENSOR_MAP_SWIZZLE_64B;
+    case 128:
+      return CU_TENSOR_MAP_SWIZZLE_128B;
+    default:
+      return std::nullopt;
+  }
+}
+
+Result<std::vector<std::byte>> encode(const std::string& where, const Json& json,
+                                      const FindBuffer& find_buffer) {
+  const auto refuse = [&](const std::string& what) {
+    return Status::invalid_argument(fmt::format("{}: {}", where, what));
+  };
+  const auto extents = json.at("extents").get<std::vector<cuuint64_t>>();
+  const auto strides = json.value("strides_bytes", std::vector<cuuint64_t>());
+  const auto box = json.at("box").get<std::vector<cuuint32_t>>();
+  const auto element_strides = json.value("element_strides", std::vector<cuuint32_t>(extents.size(), 1));
+  if (extents.empty() || extents.size() > simulator::kMaxTensorRank)
+    return refuse(fmt::format("{} extents, 1 to {} are possible", extents.size(), simulator::kMaxTensorRank));
+  if (strides.size() != extents.size() - 1)
+    return refuse(fmt::format("{} strides_bytes for {} extents: all but the innermost have one",
+                              strides.size(), extents.size()));
+  if (box.size() != extents.size() || element_strides.size() != extents.size())
+    return refuse(fmt::format("box has {} and element_strides {} numbers for {} extents", box.size(),
+                              element_strides.size(), extents.size()));
+  const auto type = data_type(json.at("type").get<std::string>());
+  if (!type) return refuse(fmt::format("type {}", json.at("type").dump()));
+  const auto swizzle = swizzle_of(json.value("swizzle", 0));
+  if (!swizzle) return refuse(fmt::format("swizzle {} is not 0, 32, 64 or 128", json.at("swizzle").dump()));
+  const Result<BufferPlace> buffer = find_buffer(json.at("buffer").get<std::string>());
+  if (!buffer) return refuse(buffer.status().message());
+  const auto offset = json.value("offset_bytes", std::uint64_t{0});
+  if (offset > buffer->size_bytes)
+    return refuse(fmt::format("offset_bytes {} in a buffer of {}", offset, buffer->size_bytes));
+
+  CUtensorMap map;
+  std::string reason;
+  const CUresult result = simulator::encode_tiled_tensor_map(
+      &map, *type, static_cast<cuuint32_t>(extents.size()), reinterpret_cast<void*>(buffer->address + offset),
+      extents.data(), strides.data(), box.data(), element_strides.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+      *swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, &reason);
+  if (result != CUDA_SUCCESS) return refuse(reason);
+  std::vector<std::byte> bytes(sizeof map);
+  std::memcpy(bytes.data(), &map, sizeof map);
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> read_tensor_map(const std::string& path, const std::string& name,
+                                               const FindBuffer& find_buffer) {
+  std::ifstream stream(path);
+  if (!stream) return Status::unavailable(fmt::format("{}: cannot be read", path));
+  const std::string where = fmt::format("{}: tensor map '{}'", path, name);
+  try {
+    const Json file = Json::parse(stream);
+    if (!file.is_object() || !file.contains(name))
+      return Status::invalid_argument(fmt::format("{}: has no tensor map '{}'", path, name));
+    return encode(where, file.at(name), find_buffer);
+  } catch (const Json::exception& error) {
+    return Status::invalid_argument(fmt::format("{}: {}", where, error.what()));
+  }
+}
+
+}  // namespace jfa::sim
