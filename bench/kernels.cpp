@@ -30,6 +30,8 @@ std::vector<jfa::Configuration> configurations(const std::string& target) {
   add([](auto& it) { it.groups = 4; });
   add([](auto& it) { it.broadcast_q = true; });
   add([](auto& it) { it.head_dim = 64, it.window = 64, it.groups = 8, it.dtype = jfa::DType::fp16; });
+  add([](auto& it) { it.pass = jfa::Pass::backward; });
+  add([](auto& it) { it.pass = jfa::Pass::backward, it.broadcast_q = true; });
   return list;
 }
 
@@ -43,13 +45,14 @@ jfa::Result<bool> print_kernel(const jfa::Nvrtc& nvrtc, const jfa::Configuration
   if (!image.ok()) return image.status();
   bool spills = false;
   bool first = true;
-  for (const jfa::EntryPlan& entry : {plan->prepare, plan->main}) {
+  for (const jfa::EntryPlan* planned : jfa::entries_of(*plan)) {
+    const jfa::EntryPlan& entry = *planned;
     const auto found = image->facts.find(entry.name);
     if (found == image->facts.end()) return jfa::Status::internal("NVRTC reported nothing of " + entry.name);
     const jfa::EntryFacts& facts = found->second;
     const int spill_bytes = facts.spill_store_bytes + facts.spill_load_bytes;
     spills |= spill_bytes > 0;
-    fmt::print("{:36} {:12} {:>7} {:>9} {:>7} {:>12} {:>10} {:>9}\n", first ? image->name : "", entry.name,
+    fmt::print("{:36} {:20} {:>7} {:>9} {:>7} {:>12} {:>10} {:>9}\n", first ? image->name : "", entry.name,
                entry.threads, facts.registers, spill_bytes, entry.shared_bytes + facts.static_shared_bytes,
                first ? fmt::format("{:.0f}", image->compile_ms) : "",
                first ? fmt::format("{}", image->cubin.size()) : "");
@@ -68,7 +71,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   fmt::print("NVRTC {} at {}\n\n", nvrtc.value()->version(), nvrtc.value()->path());
-  fmt::print("{:36} {:12} {:>7} {:>9} {:>7} {:>12} {:>10} {:>9}\n", "kernel", "entry", "threads", "registers",
+  fmt::print("{:36} {:20} {:>7} {:>9} {:>7} {:>12} {:>10} {:>9}\n", "kernel", "entry", "threads", "registers",
              "spill B", "shared B/CTA", "NVRTC ms", "cubin B");
   bool ok = true;
   for (const jfa::Configuration& configuration : configurations(target)) {
