@@ -43,8 +43,9 @@ Status clear_gradients(Device::Impl& device, const ValidBackward& tensors, Works
   for (const auto& [name, tensor] : {std::pair{"query_grad", &tensors.query_grad},
                                      {"key_grad", &tensors.key_grad},
                                      {"value_grad", &tensors.value_grad}}) {
-    Status status = device.with_context(fmt::format("clearing {}", name),
-                                        [&] { return clear_tensor(device.driver, *tensor, stream); });
+    Status status = device.with_context(fmt::format("clearing {}", name), [&, tensor = tensor] {
+      return clear_tensor(device.driver, *tensor, stream);
+    });
     if (!status.ok()) return status;
   }
   return {};

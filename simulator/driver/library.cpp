@@ -20,7 +20,7 @@ struct JitLog {
     std::size_t count = 0;
     if (text != nullptr && capacity_bytes > 0) {
       count = std::min(message.size(), capacity_bytes - 1);
-      std::memcpy(text, message.data(), count);
+      if (count > 0) std::memcpy(text, message.data(), count);
       text[count] = '\0';
     }
     if (size_value != nullptr) *size_value = reinterpret_cast<void*>(count);
