@@ -43,7 +43,7 @@ Result<std::vector<KernelSpec>> all_specs(const PrecompileOptions& options) {
     std::ifstream stream(options.sweep_file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
     if (!stream) return Status::unavailable(fmt::format("{}: cannot read", options.sweep_file));
-    Result<std::vector<Sweep>> parsed = parse_sweep_file(options.sweep_file, text);
+    Result<std::vector<Sweep>> parsed = parse_sweep_file(options.sweep_file, text, options.sweep.target);
     if (!parsed) return parsed.status();
     sweeps = std::move(*parsed);
   }

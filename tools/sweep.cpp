@@ -17,9 +17,10 @@ class EntryReader {
  public:
   EntryReader(std::string_view file, std::size_t index) : where_(fmt::format("{}: entry {}", file, index)) {}
 
-  Result<Sweep> read(const Json& entry) const {
+  Result<Sweep> read(const Json& entry, const std::vector<std::string>& targets) const {
     if (!entry.is_object()) return error(fmt::format("is not an object: {}", entry.dump()));
     Sweep sweep;
+    sweep.target = targets;
     for (const auto& [field, value] : entry.items()) {
       if (Status status = read_field(sweep, field, value); !status.ok()) return status;
     }
@@ -136,13 +137,14 @@ Result<std::vector<KernelSpec>> expand(const Sweep& sweep) {
   return specs;
 }
 
-Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text) {
+Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text,
+                                            const std::vector<std::string>& targets) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   if (!json.is_array())
     return Status::invalid_argument(fmt::format("{}: not a JSON list of configurations", file));
   std::vector<Sweep> sweeps;
   for (std::size_t i = 0; i < json.size(); ++i) {
-    Result<Sweep> sweep = EntryReader(file, i).read(json[i]);
+    Result<Sweep> sweep = EntryReader(file, i).read(json[i], targets);
     if (!sweep) return sweep.status();
     sweeps.push_back(std::move(*sweep));
   }

@@ -38,6 +38,8 @@ Result<std::vector<KernelSpec>> expand(const Sweep& sweep);
 
 /// A sweep file: a JSON list of objects whose fields are those of Sweep, each a value or a list of values; a
 /// window is a number or null. Errors name the file, the entry and the field.
-Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text);
+/// targets: of the configurations that name none.
+Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text,
+                                            const std::vector<std::string>& targets = Sweep().target);
 
 }  // namespace jfa::tools
