@@ -13,8 +13,9 @@ namespace {
 
 std::string precompile_command(const KernelSpec& spec) {
   std::string command =
-      fmt::format("jfa precompile --target {} --pass forward --head-dim {} --dtype {}",
-                  to_string(spec.target), spec.padded_dim, spec.dtype == DType::bf16 ? "bf16" : "fp16");
+      fmt::format("jfa precompile --target {} --pass {} --head-dim {} --dtype {}", to_string(spec.target),
+                  spec.pass == Pass::forward ? "forward" : "backward", spec.padded_dim,
+                  spec.dtype == DType::bf16 ? "bf16" : "fp16");
   if (spec.window) command += fmt::format(" --window {}", *spec.window);
   if (spec.broadcast_q) command += " --broadcast-q";
   if (spec.groups != 1) command += fmt::format(" --groups {}", spec.groups);
