@@ -1,5 +1,5 @@
 // jfa_bench_mutations: how many synchronisation mistakes the simulator's checkers find in our own kernels.
-// Runs every mutant of a configuration's forward on a small jagged batch and prints the kill rates, the
+// Runs every mutant of a forward or a backward on a small jagged batch and prints the kill rates, the
 // survivors, and what no run comes to. Exit status 1 if a mutant survives.
 #include <fmt/core.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/forward_recording.h"
+#include "tests/attention_recording.h"
 #include "tools/jfa_sim/campaign_report.h"
 
 namespace {
@@ -26,7 +26,7 @@ struct Options {
 };
 
 jfa::sim::CampaignResult run(const Options& options, const std::string& name,
-                             const jfa::test::ForwardRecording& forward) {
+                             const jfa::test::AttentionRecording& recorded) {
   jfa::sim::CampaignOptions campaign;
   campaign.sample = options.sample;
   campaign.jobs = options.jobs;
@@ -34,7 +34,8 @@ jfa::sim::CampaignResult run(const Options& options, const std::string& name,
   campaign.progress = [&](std::size_t done, std::size_t total) {
     if (done % 20 == 0 || done == total) fmt::print(stderr, "\r{}: {} of {}  ", name, done, total);
   };
-  jfa::sim::CampaignResult result = jfa::sim::run_campaign(forward.ptx, forward.recording, campaign).value();
+  jfa::sim::CampaignResult result =
+      jfa::sim::run_campaign(recorded.ptx, recorded.recording, campaign).value();
   fmt::print(stderr, "\n");
   return result;
 }
@@ -43,13 +44,13 @@ int run(const Options& options) {
   bool survived = false;
   nlohmann::ordered_json json;
   for (const std::string& name : options.configurations) {
-    const jfa::test::ForwardRecording forward = jfa::test::record_forward(name, options.device);
-    const jfa::sim::CampaignResult result = run(options, name, forward);
-    fmt::print("## {}, {}\n\nSchedules:", name, forward.target);
+    const jfa::test::AttentionRecording recorded = jfa::test::record(name, options.device);
+    const jfa::sim::CampaignResult result = run(options, name, recorded);
+    fmt::print("## {}, {}\n\nSchedules:", name, recorded.target);
     for (const auto& schedule : result.schedules) fmt::print(" {};", jfa::sim::describe(schedule));
-    const std::string survivors = jfa::sim::survivors(result, forward.source);
+    const std::string survivors = jfa::sim::survivors(result, recorded.source);
     fmt::print("\n\n{}\nSurvivors:\n{}\nNot reached:\n{}\n", jfa::sim::kill_table(result), survivors,
-               jfa::sim::unreached(result, forward.source));
+               jfa::sim::unreached(result, recorded.source));
     std::fflush(stdout);
     survived |= !survivors.empty();
     json[name] = jfa::sim::to_json(result);
@@ -61,9 +62,9 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Runs mutants of the forward kernel in the simulator", "jfa_bench_mutations"};
+  CLI::App app{"Runs mutants of the kernels in the simulator", "jfa_bench_mutations"};
   Options options;
-  app.add_option("configurations", options.configurations, "plain, window, pma; all by default")
+  app.add_option("configurations", options.configurations, "all by default")
       ->check(CLI::IsMember(jfa::test::recorded_configurations()));
   app.add_option("--device", options.device, "a simulated device")->capture_default_str();
   app.add_option("--sample", options.sample, "mutants of each operation and change; 0: all")

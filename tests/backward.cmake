@@ -5,6 +5,12 @@ jfa_add_test(backward_bug_pool_test
   LABELS simulator
   TIMEOUT 600)
 
+jfa_add_test(backward_repeat_test
+  SOURCES backward_repeat_test.cpp
+  LIBRARIES jfa_attention_harness fmt::fmt
+  LABELS simulator
+  TIMEOUT 600)
+
 # The covering array takes two processes, each with half of the kernels: a core each.
 add_executable(backward_suite_test
   backward_suite_test.cpp forward_suite_array.cpp forward_suite_run.cpp)

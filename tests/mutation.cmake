@@ -1,5 +1,11 @@
 # Mutants of our own kernels: what the checkers must find.
-add_library(jfa_forward_recording STATIC forward_recording.cpp launch_recorder.cpp)
-target_link_libraries(jfa_forward_recording
+add_library(jfa_attention_recording STATIC attention_recording.cpp launch_recorder.cpp)
+target_link_libraries(jfa_attention_recording
   PRIVATE jfa_options jfa_runtime jfa_generator jfa_cuda_headers fmt::fmt
   PUBLIC jfa_test_problems jfa_simulator jfa::jfa)
+
+jfa_add_test(mutation_test
+  SOURCES mutation_test.cpp
+  LIBRARIES jfa_attention_recording jfa_mutation_campaign fmt::fmt
+  LABELS simulator)
+set_tests_properties(mutation_test PROPERTIES ENVIRONMENT JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache)

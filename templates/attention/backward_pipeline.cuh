@@ -76,13 +76,10 @@ __device__ inline void load_pair(u32 first_tile, const PairSource& source, int h
   }
 }
 
-// The consumers still signal these barriers: the CTA may not exit before they have.
-template <class Tile>
-__device__ inline void drain(BackwardPipeline<Tile>& pipeline, Ring<kStationaryStages> stationary,
-                             Ring<kStreamedStages> streamed) {
-  for (int i = 0; i < kStationaryStages; ++i, stationary.advance())
-    stationary.wait_empty(pipeline.stationary_empty);
-  for (int i = 0; i < kStreamedStages; ++i, streamed.advance()) streamed.wait_empty(pipeline.streamed_empty);
+// Products still signal these barriers when their commits come in: the CTA may not exit before they have.
+template <int kStages>
+__device__ inline void drain(u64* empty, Ring<kStages> ring) {
+  for (int i = 0; i < kStages; ++i, ring.advance()) ring.wait_empty(empty);
 }
 
 // A row that takes no part in any gradient has an LSE that makes its probabilities 0.

@@ -33,7 +33,7 @@ __device__ inline void load(const BackwardShared<Control>& shared, const TensorM
       }
     }
   }
-  drain(pipeline, stationary, streamed);
+  drain(pipeline.streamed_empty, streamed);
 }
 
 // Rows of LSE and delta start anywhere, so a warp fetches them: two queries a lane.

@@ -38,7 +38,9 @@ __device__ inline void load(const BackwardShared<Control>& shared, const Backwar
       }
     }
   }
-  drain(pipeline, stationary, streamed);
+  // Unless it is a part of a sum, the gradient's threads give the stationary tiles back themselves.
+  if constexpr (config::kBroadcastQuery) drain(pipeline.stationary_empty, stationary);
+  drain(pipeline.streamed_empty, streamed);
 }
 
 }  // namespace jfa::kernel::queries

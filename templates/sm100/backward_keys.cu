@@ -56,7 +56,6 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     const bool empty = tile.query_count == 0;
     const u32 keys = shared.stationary_tile(stationary.slot, 0);
     const u32 values = shared.stationary_tile(stationary.slot, 1);
-    bar_sync(kGradientBarrier, kGradientThreads);
     stage_row(keys, lane_memory + kGradientColumn, row, arguments.scale, empty);
     stage_row(values, lane_memory + kValueGradientColumn, row, 1.0f, empty);
     fence_proxy_async_shared();

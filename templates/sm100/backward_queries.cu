@@ -67,7 +67,6 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     }
     const u32 queries = shared.stationary_tile(stationary.slot, 0);
     stationary.wait_full(pipeline.stationary_full);
-    bar_sync(kGradientBarrier, kGradientThreads);
     stage_row(queries, lane_memory + kGradientColumn, row, arguments.scale, empty);
     fence_proxy_async_shared();
     bar_sync(kGradientBarrier, kGradientThreads);

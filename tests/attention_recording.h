@@ -1,4 +1,5 @@
-// The forward's launches on small jagged batches that take every path of the kernel, for mutants of it.
+// The launches of a forward or a backward on small jagged batches that take every path of the kernels, for
+// mutants of them.
 #pragma once
 
 #include <string>
@@ -8,17 +9,18 @@
 
 namespace jfa::test {
 
-struct ForwardRecording {
+struct AttentionRecording {
   std::string target;
   std::string source;  // the CUDA text
   std::string ptx;
   simulator::Recording recording;
 };
 
-/// "plain", "window", "pma".
+/// Forwards: "plain", "window", "pma". Backwards: "backward-self", "backward-groups", "backward-window",
+/// "backward-pma".
 std::vector<std::string> recorded_configurations();
 
 /// Compiles, runs and records one of them. device_name: a simulated device. Throws jfa::Error.
-ForwardRecording record_forward(const std::string& configuration, const std::string& device_name);
+AttentionRecording record(const std::string& configuration, const std::string& device_name);
 
 }  // namespace jfa::test

@@ -1,0 +1,168 @@
+#include "tests/attention_recording.h"
+
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+
+#include "generator/emit.h"
+#include "tests/launch_recorder.h"
+#include "tests/problems.h"
+#include "tools/device_buffer.h"
+#include "tools/float16.h"
+
+namespace jfa::test {
+namespace {
+
+using tools::DeviceBuffer;
+
+constexpr std::int64_t kHeadDim = 32;
+
+struct Case {
+  Pass pass;
+  Problem (*make)();
+};
+
+Problem with_window(Problem problem, std::int64_t window) {
+  problem.window = window;
+  return problem;
+}
+
+Problem with_shared_query(Problem problem) {
+  problem.broadcast_q = true;
+  return problem;
+}
+
+// Forwards: several items a CTA, more key tiles than stages, items without keys, keys cut into parts, rows
+// whose maximum grows from tile to tile.
+Problem plain_forward() { return flat_problem({140, 3, 20, 150}, {620, 0, 1, 300}, {2, 1}, kHeadDim); }
+Problem window_forward() { return with_window(plain_forward(), 100); }
+Problem pma_forward() {
+  return with_shared_query(flat_broadcast_problem(40, {1100, 0, 130, 7}, {1, 1}, kHeadDim));
+}
+
+// Backwards: the same, and more streamed tiles than stages; sequences without queries, tiles of one row.
+Problem self_backward() { return flat_problem({200, 0, 70, 1, 129}, {200, 0, 70, 1, 129}, {2, 2}, kHeadDim); }
+Problem groups_backward() { return flat_problem({140, 20, 0, 65}, {260, 0, 9, 130}, {2, 1}, kHeadDim); }
+Problem window_backward() {
+  return with_window(flat_problem({300, 40, 150}, {300, 0, 20}, {2, 1}, kHeadDim), 30);
+}
+Problem pma_backward() {
+  return with_shared_query(flat_broadcast_problem(20, {300, 0, 130, 7}, {2, 1}, kHeadDim));
+}
+
+const std::map<std::string, Case>& cases() {
+  static const std::map<std::string, Case> all = {
+      {"plain", {Pass::forward, plain_forward}},
+      {"window", {Pass::forward, window_forward}},
+      {"pma", {Pass::forward, pma_forward}},
+      {"backward-self", {Pass::backward, self_backward}},
+      {"backward-groups", {Pass::backward, groups_backward}},
+      {"backward-window", {Pass::backward, window_backward}},
+      {"backward-pma", {Pass::backward, pma_backward}},
+  };
+  return all;
+}
+
+template <class Element>
+DeviceBuffer upload(Device& device, const std::vector<Element>& values) {
+  return std::move(DeviceBuffer::upload(device, values.data(), values.size() * sizeof(Element)).value());
+}
+
+// A tensor of a problem in a buffer of its own.
+struct Upload {
+  template <class Value>
+  Upload(Device& device, const std::vector<Value>& values, std::int64_t rows, std::int64_t heads,
+         DType dtype) {
+    std::vector<std::uint16_t> bits;
+    bits.reserve(values.size());
+    for (const Value value : values) bits.push_back(to_bits(dtype, static_cast<float>(value)));
+    buffer = upload(device, bits);
+    tensor = Tensor::packed(buffer.address(), rows, heads, kHeadDim, dtype);
+  }
+  Upload(Device& device, const HostTensor& values, DType dtype)
+      : Upload(device, values.values, values.rows, values.heads, dtype) {}
+
+  DeviceBuffer buffer;
+  Tensor tensor;
+};
+
+// What a call reads, on the device.
+struct Inputs {
+  Inputs(Device& device, const Problem& problem)
+      : query(device, problem.query, problem.dtype),
+        key(device, problem.key, problem.dtype),
+        value(device, problem.value, problem.dtype),
+        query_offset(upload(device, problem.query_offset)),
+        key_offset(upload(device, problem.key_offset)) {
+    call.query = query.tensor;
+    call.key = key.tensor;
+    call.value = value.tensor;
+    const auto count = static_cast<std::int64_t>(problem.key_offset.size());
+    if (!problem.broadcast_q) call.query_offset = {query_offset.address(), count, OffsetType::int64};
+    call.key_offset = {key_offset.address(), count, OffsetType::int64};
+    call.window = problem.window;
+    call.broadcast_q = problem.broadcast_q;
+  }
+
+  Upload query, key, value;
+  DeviceBuffer query_offset, key_offset;
+  AttentionCall call;
+};
+
+void run_forward(Device& device, const Inputs& inputs, const Problem& problem) {
+  const std::int64_t rows = reference::output_rows(problem);
+  const Upload output(device, HostTensor(rows, problem.query.heads, kHeadDim), problem.dtype);
+  const DeviceBuffer lse =
+      upload(device, std::vector<float>(static_cast<std::size_t>(rows * problem.query.heads)));
+  const std::uint64_t bytes = workspace_bytes(inputs.call).value();
+  const DeviceBuffer workspace = upload(device, std::vector<std::byte>(bytes));
+  forward(device, inputs.call, output.tensor, lse.address(), {workspace.address(), bytes}).or_throw();
+  device.synchronize().or_throw();
+}
+
+// Output and LSE come from the host, so that nothing but the backward is launched.
+void run_backward(Device& device, const Inputs& inputs, const Problem& problem) {
+  const reference::Solution solution = reference::solve(problem);
+  const Upload output(device, solution.output, solution.rows, solution.heads, problem.dtype);
+  const DeviceBuffer lse = upload(device, std::vector<float>(solution.lse.begin(), solution.lse.end()));
+  Normal normal(2);
+  std::vector<double> deviates(solution.output.size());
+  for (double& deviate : deviates) deviate = normal();
+  const Upload incoming(device, deviates, solution.rows, solution.heads, problem.dtype);
+  const Upload query_grad(device, problem.query, problem.dtype);
+  const Upload key_grad(device, problem.key, problem.dtype);
+  const Upload value_grad(device, problem.value, problem.dtype);
+  const OutputGradient output_grad = OutputGradient::of(incoming.tensor);
+  const std::uint64_t bytes = backward_workspace_bytes(inputs.call, output_grad).value();
+  const DeviceBuffer workspace = upload(device, std::vector<std::byte>(bytes));
+  backward(device, inputs.call, output.tensor, lse.address(), output_grad, 0, query_grad.tensor,
+           key_grad.tensor, value_grad.tensor, {workspace.address(), bytes})
+      .or_throw();
+  device.synchronize().or_throw();
+}
+
+}  // namespace
+
+std::vector<std::string> recorded_configurations() {
+  return {"plain", "window", "pma", "backward-self", "backward-groups", "backward-window", "backward-pma"};
+}
+
+AttentionRecording record(const std::string& name, const std::string& device_name) {
+  const auto found = cases().find(name);
+  if (found == cases().end()) throw std::invalid_argument("no recorded configuration is named " + name);
+  const auto& [pass, make] = found->second;
+  Problem problem = make();
+  randomize(problem, 1, pass == Pass::forward ? 4.0 : 1.0);
+
+  LaunchRecorder recorder(device_name);
+  Device& device = recorder.device();
+  const Inputs inputs(device, problem);
+  (pass == Pass::forward ? run_forward : run_backward)(device, inputs, problem);
+
+  Configuration configuration = configuration_of(inputs.call, device.target());
+  configuration.pass = pass;
+  const KernelSpec spec = specialize(configuration).value();
+  return {device.target(), emit(plan(spec).value()).text, recorder.ptx(), recorder.recording()};
+}
+
+}  // namespace jfa::test

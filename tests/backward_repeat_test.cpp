@@ -1,0 +1,76 @@
+// A backward repeated: the same bits every time, in whatever order the device does its asynchronous work.
+// JFA_TEST_REPEATS: how often on a real device, where every run is a schedule of its own.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/backward_harness.h"
+
+namespace jfa::test {
+namespace {
+
+struct Repeated {
+  const char* name;
+  Problem problem;
+};
+
+std::vector<Repeated> repeated_problems() {
+  std::vector<Repeated> all = {
+      {"self", flat_problem({200, 1, 0, 129}, {200, 1, 0, 129}, {2, 2}, 64)},
+      {"groups", flat_problem({70, 3, 130}, {300, 3, 65}, {4, 1}, 32)},
+      {"window", flat_problem({300, 20}, {200, 20}, {2, 1}, 64)},
+      {"short", flat_problem({17, 100, 128, 250}, {40, 128, 1, 90}, {4, 2}, 64)},
+      {"pma", flat_broadcast_problem(20, {300, 0, 3, 65, 140}, {4, 2}, 64)},
+      {"pma of many rows", flat_broadcast_problem(150, {300, 7}, {2, 1}, 32)},
+  };
+  all[2].problem.window = 40;
+  std::uint64_t seed = 1;
+  for (Repeated& one : all) randomize(one.problem, seed++);
+  return all;
+}
+
+int repeats_on_a_real_device() {
+  const char* text = std::getenv("JFA_TEST_REPEATS");
+  return text == nullptr ? 20 : std::atoi(text);
+}
+
+// Names of devices that must agree on every bit.
+std::vector<std::string> devices(int sms) {
+  const std::string base = test_device().name();
+  if (!test_device().simulated())
+    return std::vector<std::string>(static_cast<std::size_t>(repeats_on_a_real_device()), base);
+  std::vector<std::string> names;
+  for (const char* schedule : {"eager", "lazy", "random&seed=1", "random&seed=2", "random&seed=3"})
+    names.push_back(fmt::format("{}{}sms={}&schedule={}", base,
+                                base.find('?') == std::string::npos ? '?' : '&', sms, schedule));
+  return names;
+}
+
+TEST_CASE("the same bits on every schedule of a device") {
+  for (const auto& [name, problem] : repeated_problems()) {
+    CAPTURE(name);
+    const BackwardProblem with_gradient = with_random_gradient(problem, 7, /*lse_gradient=*/true);
+    for (const int sms : {1, 3}) {
+      std::optional<BackwardResult> first;
+      for (const std::string& device_name : devices(sms)) {
+        CAPTURE(device_name);
+        Device device = Device::open(device_name).value();
+        if (!first) {
+          first = check_backward(device, with_gradient);
+          continue;
+        }
+        const BackwardResult again = run_backward(device, with_gradient);
+        REQUIRE_MESSAGE(again.status.ok(), again.status.message());
+        const std::string difference = first_difference(first->gradients, again.gradients);
+        CHECK_MESSAGE(difference.empty(), difference);
+      }
+      if (!test_device().simulated()) break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace jfa::test
