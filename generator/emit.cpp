@@ -41,6 +41,12 @@ std::string configuration_block(const KernelPlan& plan) {
   if (plan.backward) {
     define("kStreamedStages", plan.backward->streamed_stages);
     define("kSharedBytes", plan.backward->keys.shared_bytes, "dynamic shared memory of each gradient entry");
+    if (const std::optional<BroadcastPlan>& broadcast = plan.backward->broadcast) {
+      define("kBroadcastStages", broadcast->pair_stages);
+      define("kBroadcastOutputGradRows", broadcast->output_grad_rows);
+      define("kBroadcastSharedBytes", broadcast->main.shared_bytes,
+             "dynamic shared memory of the broadcast entry");
+    }
   } else {
     define("kQueryStages", plan.query_stages);
     define("kKeyValueStages", plan.key_value_stages);

@@ -30,6 +30,11 @@ constexpr std::int64_t kSplitItems = 160;
 // constant for the same reason.
 constexpr std::int64_t kQueryGradItems = 512;
 
+// Items of the broadcast entry that the workspace has room for: two for every multiprocessor of a large GPU.
+constexpr std::int64_t kBroadcastItems = 320;
+// An even division of the work leaves no more than this share of the multiprocessors idle.
+constexpr double kMostIdle = 0.05;
+
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 
 std::uint64_t align_up(std::uint64_t bytes) {
@@ -98,6 +103,25 @@ KernelPlan plan_backward_entries(const KernelSpec& spec, int threads) {
   return plan;
 }
 
+void plan_broadcast_entry(KernelPlan& plan, int threads, int control_bytes) {
+  BroadcastPlan& broadcast = plan.backward->broadcast.emplace();
+  broadcast.prepare = {"jfa_prepare_broadcast", 1024, 0, EntryPlan::Grid::kOneCta};
+  broadcast.main = {"jfa_backward_broadcast", threads, 0, EntryPlan::Grid::kPersistent};
+  const int row_bytes = plan.spec.padded_dim * kElementBytes;
+  const int pair_bytes = 2 * plan.key_tile * row_bytes;
+  const int score_grad_bytes = plan.key_tile * broadcast.query_tile * kElementBytes;
+  const auto fixed = [&] {
+    return kTileAlignmentBytes + control_bytes + score_grad_bytes +
+           broadcast.output_grad_rows * kQueryStatsBytes +
+           (broadcast.query_tile + broadcast.output_grad_rows) * row_bytes;
+  };
+  // The next sequence's output gradient beside the current one's, unless that would cost the second pair.
+  broadcast.output_grad_rows = 2 * broadcast.query_tile;
+  if (fixed() + 2 * pair_bytes > kSharedLimitBytes) broadcast.output_grad_rows = broadcast.query_tile;
+  broadcast.pair_stages = std::min(kMostKeyValueStages, (kSharedLimitBytes - fixed()) / pair_bytes);
+  broadcast.main.shared_bytes = fixed() + broadcast.pair_stages * pair_bytes;
+}
+
 namespace {
 
 using Fragments = std::vector<std::string_view>;
@@ -140,9 +164,41 @@ std::vector<std::string_view> backward_fragments(const KernelSpec& spec, Fragmen
   return fragments;
 }
 
+std::vector<std::string_view> broadcast_fragments() {
+  return {"attention/prepare_broadcast.cu", "attention/broadcast_query.cuh"};
+}
+
 Result<KernelPlan> plan(const KernelSpec& spec) {
   const PlanFunction target_plan = spec.target == Target::sm_90a ? plan_sm90 : plan_sm100;
   return target_plan(spec);
+}
+
+std::int64_t slot_rows(std::int64_t query_rows) {
+  constexpr std::int64_t kCoreMatrixRows = 8;
+  return tiles_of(query_rows, kCoreMatrixRows) * kCoreMatrixRows;
+}
+
+bool takes_broadcast(const KernelPlan& plan, std::int64_t query_rows) {
+  return plan.backward && plan.backward->broadcast &&
+         plan.spec.groups * slot_rows(query_rows) <= plan.backward->broadcast->query_tile;
+}
+
+int broadcast_parts(int resident_ctas, std::int64_t key_heads, std::int64_t capacity) {
+  std::int64_t best = 1;
+  double least_idle = 1;
+  for (std::int64_t rounds = 1; rounds <= capacity; ++rounds) {
+    const std::int64_t parts = std::max<std::int64_t>(1, rounds * resident_ctas / key_heads);
+    if (parts > capacity) break;
+    const std::int64_t items = parts * key_heads;
+    const std::int64_t places = tiles_of(items, resident_ctas) * resident_ctas;
+    const double idle = 1 - static_cast<double>(items) / static_cast<double>(places);
+    if (idle < least_idle) {
+      best = parts;
+      least_idle = idle;
+    }
+    if (idle <= kMostIdle) break;
+  }
+  return static_cast<int>(best);
 }
 
 WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape) {
@@ -181,6 +237,12 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
     map.query_tile_capacity = call.batch * tiles;
     map.query_run_capacity = tiles * map.query_parts;
     partial_elements = map.query_parts * call.query_heads * map.partial_rows * plan.spec.padded_dim;
+    // The same for all targets, whether they have the entry or not: who asks for bytes names no device.
+    const std::int64_t key_heads = call.query_heads / plan.spec.groups;
+    map.broadcast_part_capacity =
+        std::min(map.key_tile_capacity, tiles_of(kBroadcastItems, std::max<std::int64_t>(1, key_heads)));
+    partial_elements = std::max(partial_elements, map.broadcast_part_capacity * call.query_heads *
+                                                      slot_rows(call.query_rows) * plan.spec.padded_dim);
   } else {
     map.query_tile_capacity = map.query_run_capacity =
         most_tiles(call.query_rows, sequences, plan.query_tile);
@@ -191,6 +253,7 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
   map.query_tiles = pieces.take(map.query_tile_capacity, sizeof(kernel::QueryTile));
   map.key_tiles = pieces.take(map.key_tile_capacity, sizeof(kernel::KeyTile));
   map.query_runs = pieces.take(map.query_run_capacity, sizeof(kernel::QueryRun));
+  map.key_sequences = pieces.take(plan.spec.broadcast_q ? sequences : 0, sizeof(kernel::KeySequence));
   map.delta = pieces.take(delta_rows, sizeof(float));
   map.packed_output_grad =
       pieces.take(shape.pack_output_grad ? delta_rows * shape.head_dim : 0, kElementBytes);
@@ -204,8 +267,36 @@ std::vector<const EntryPlan*> entries_of(const KernelPlan& plan) {
   const BackwardPlan& backward = *plan.backward;
   std::vector<const EntryPlan*> entries{&plan.prepare, &backward.delta, &backward.keys, &backward.queries};
   if (plan.spec.broadcast_q) entries.push_back(&backward.sum);
+  if (backward.broadcast) {
+    entries.push_back(&backward.broadcast->prepare);
+    entries.push_back(&backward.broadcast->main);
+  }
   return entries;
 }
+
+namespace {
+
+// Which calls take which entries, and why.
+nlohmann::ordered_json backward_paths(const KernelPlan& plan) {
+  const BackwardPlan& backward = *plan.backward;
+  nlohmann::ordered_json paths = nlohmann::ordered_json::array();
+  const auto add = [&](std::string_view when, std::string_view why, std::vector<std::string> entries) {
+    if (plan.spec.broadcast_q) entries.push_back(backward.sum.name);
+    paths.push_back({{"when", when}, {"why", why}, {"entries", entries}});
+  };
+  if (backward.broadcast) {
+    add(fmt::format("{} * (q_len rounded up to 8) <= {}", plan.spec.groups, backward.broadcast->query_tile),
+        "all queries of a key head fit one tile: keys and values are read once, their gradients are complete "
+        "at once, and the query's stays on chip",
+        {backward.broadcast->prepare.name, backward.delta.name, backward.broadcast->main.name});
+  }
+  add(backward.broadcast ? "otherwise" : "always",
+      "any lengths: one pass with keys in place, one with queries in place, nothing accumulated in memory",
+      {plan.prepare.name, backward.delta.name, backward.keys.name, backward.queries.name});
+  return paths;
+}
+
+}  // namespace
 
 std::string describe(const KernelPlan& plan) {
   const KernelSpec& spec = plan.spec;
@@ -240,11 +331,17 @@ std::string describe(const KernelPlan& plan) {
   if (plan.backward) {
     json["streamed_tile"] = plan.backward->streamed_tile;
     json["streamed_stages"] = plan.backward->streamed_stages;
+    if (const std::optional<BroadcastPlan>& broadcast = plan.backward->broadcast) {
+      json["broadcast"] = {{"query_tile", broadcast->query_tile},
+                           {"output_grad_rows", broadcast->output_grad_rows},
+                           {"pair_stages", broadcast->pair_stages}};
+    }
   } else {
     json["query_stages"] = plan.query_stages;
     json["key_value_stages"] = plan.key_value_stages;
   }
   json["entries"] = entries;
+  if (plan.backward) json["paths"] = backward_paths(plan);
   return json.dump(2);
 }
 

@@ -29,15 +29,28 @@ struct OperandPlan {
   int boxes = 2;            // padded_dim / box_dim
 };
 
+/// All gradients in one pass, of a query that the whole batch shares and whose heads of a group fit one tile.
+struct BroadcastPlan {
+  int query_tile = 128;        // rows
+  int output_grad_rows = 128;  // of output gradient in flight
+  int pair_stages = 2;         // tiles of keys and of values in flight
+  EntryPlan prepare;
+  EntryPlan main;
+};
+
 /// The entries of a backward beside prepare, in the order of their launch.
 struct BackwardPlan {
   int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, and of every box
   int streamed_stages = 2;
   EntryPlan delta;
-  EntryPlan keys;     // gradients of keys and values
-  EntryPlan queries;  // gradient of queries
-  EntryPlan sum;      // with broadcast_q: sums the parts of the query gradient
+  EntryPlan keys;                          // gradients of keys and values
+  EntryPlan queries;                       // gradient of queries
+  EntryPlan sum;                           // with broadcast_q: sums the parts of the query gradient
+  std::optional<BroadcastPlan> broadcast;  // with broadcast_q: instead of prepare, keys and queries
 };
+
+/// Rows of a tile that each head of a group takes for its `query_rows` queries: whole core matrices.
+std::int64_t slot_rows(std::int64_t query_rows);
 
 struct KernelPlan {
   KernelSpec spec;
@@ -56,6 +69,13 @@ struct KernelPlan {
 };
 
 Result<KernelPlan> plan(const KernelSpec& spec);
+
+/// Whether a backward of a shared query of so many rows goes to BackwardPlan::broadcast.
+bool takes_broadcast(const KernelPlan& plan, std::int64_t query_rows);
+
+/// Parts of the list of all key tiles for `resident_ctas`: as many items, of a part and a head each, as keep
+/// them evenly busy; at most `capacity`.
+int broadcast_parts(int resident_ctas, std::int64_t key_heads, std::int64_t capacity);
 
 /// What the size of the workspace depends on.
 struct WorkspaceShape {
@@ -100,6 +120,9 @@ struct BackwardWorkspaceMap {
   std::int64_t query_run_capacity = 0;
   std::int64_t query_parts = 0;   // with broadcast_q: parts of the batch whose query gradients are summed
   std::int64_t partial_rows = 0;  // query rows of one part, whole tiles
+  // Of the broadcast entries, which take the place of the others' lists.
+  std::uint64_t key_sequences = 0;
+  std::int64_t broadcast_part_capacity = 0;
   std::uint64_t bytes = 0;
 };
 

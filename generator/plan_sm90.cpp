@@ -20,6 +20,22 @@ std::string_view value_product(int padded_dim) {
   }
 }
 
+// So have products of two operands in shared memory, of which the right one lies row by row.
+std::string_view streamed_product(int padded_dim) {
+  switch (padded_dim) {
+    case 16:
+      return "ptx/wgmma_ss_n_major_n16.cuh";
+    case 32:
+      return "ptx/wgmma_ss_n_major_n32.cuh";
+    case 64:
+      return "ptx/wgmma_ss_n_major_n64.cuh";
+    case 96:
+      return "ptx/wgmma_ss_n_major_n96.cuh";
+    default:
+      return "ptx/wgmma_ss_n_major_n128.cuh";
+  }
+}
+
 KernelPlan plan_backward(const KernelSpec& spec) {
   KernelPlan plan = plan_backward_entries(spec, 384);
   plan.fragments =
@@ -27,6 +43,13 @@ KernelPlan plan_backward(const KernelSpec& spec) {
                          "sm90/descriptors.cuh");
   plan.fragments.insert(plan.fragments.end(), {"sm90/fragment.cuh", "sm90/backward.cuh",
                                                "sm90/backward_keys.cu", "sm90/backward_queries.cu"});
+  if (spec.broadcast_q) {
+    plan_broadcast_entry(plan, 384, 1024);
+    plan.fragments.push_back(streamed_product(spec.padded_dim));
+    const std::vector<std::string_view> shared = broadcast_fragments();
+    plan.fragments.insert(plan.fragments.end(), shared.begin(), shared.end());
+    plan.fragments.push_back("sm90/backward_broadcast.cu");
+  }
   return plan;
 }
 

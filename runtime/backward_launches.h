@@ -20,9 +20,9 @@ struct BackwardLaunches {
   const BackwardWorkspaceMap& map;
 };
 
-/// Enqueues prepare, delta, both gradient entries and, with broadcast_q, the sum of the query gradient's
-/// parts. There is at least one row and head on either side. The device's context is current. kDevice: names
-/// entry, configuration, stream and device.
+/// Enqueues prepare, delta, the gradient entries of the path that the call takes (see describe()) and, with
+/// broadcast_q, the sum of the query gradient's parts. There is at least one row and head on either side. The
+/// device's context is current. kDevice: names entry, configuration, stream and device.
 Status launch(const Device::Impl& device, const LoadedKernels& kernels, const BackwardLaunches& launches,
               std::uint64_t workspace, CUstream stream);
 

@@ -112,6 +112,11 @@ Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const K
 
 }  // namespace
 
+const LoadedEntry& LoadedKernels::entry(std::string_view entry_name) const {
+  return *std::ranges::find(entries, entry_name,
+                            [](const LoadedEntry& entry) { return std::string_view(entry.plan.name); });
+}
+
 KernelTable::~KernelTable() {
   for (std::atomic<Node*>& bucket : buckets_) {
     for (Node* node = bucket.load(std::memory_order_relaxed); node;) delete std::exchange(node, node->next);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "generator/plan.h"
@@ -26,6 +27,9 @@ struct LoadedKernels {
   KernelPlan plan;
   std::string name;                  // of the specialisation
   std::vector<LoadedEntry> entries;  // in the order of entries_of(plan)
+
+  /// The entry of that name, which the plan has.
+  const LoadedEntry& entry(std::string_view entry_name) const;
 };
 
 /// Grows only: a kernel stays loaded for the life of its device, because a captured graph may still launch

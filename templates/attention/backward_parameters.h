@@ -25,12 +25,37 @@ struct alignas(16) QueryRun {
   i32 part;  // negative: the gradient is complete; else it is one of the parts that are summed in order
 };
 
+// One sequence's keys, for the entry whose queries the whole batch shares; in the batch's order, those
+// without keys left out.
+struct alignas(16) KeySequence {
+  i32 key_row;     // first row in the key tensor
+  i32 key_rows;    // 1 …
+  i32 output_row;  // of the shared queries in the output, LSE and delta tensors; negative: no sequence
+  i32 first_tile;  // place of the first key tile in the list of all key tiles
+};
+
+// Consecutive key tiles of one sequence that belong to the same part of the list of all key tiles.
+struct alignas(16) KeyRun {
+  i32 key_row;       // first row in the key tensor
+  i32 rows;          // 0: the part has no tiles
+  i32 key_position;  // index of the first row within its sequence
+  i32 output_row;    // as in KeySequence
+  i32 part;
+  i32 first, last;  // of its part: 0 or 1
+  i32 reserved;
+};
+
 struct BackwardPrepareArguments {
   PrepareArguments common;
   KeyTile* key_tiles;
   QueryRun* query_runs;
   i32 query_parts;  // with broadcast_q: parts of the batch
   i32 reserved[3];
+};
+
+struct BroadcastPrepareArguments {
+  PrepareArguments common;
+  KeySequence* key_sequences;
 };
 
 struct DeltaArguments {
@@ -64,6 +89,22 @@ struct BackwardArguments {
   i32 query_heads;
   i32 output_rows;
   i32 partial_rows;  // query rows rounded up to whole tiles
+  i32 reserved;
+};
+
+struct BroadcastArguments {
+  WorkspaceHeader* header;
+  const KeySequence* key_sequences;
+  const float* lse;           // [query_heads, output_rows], natural logarithm
+  const float* delta;         // [query_heads, output_rows]
+  float* partial_query_grad;  // [part, query_heads, slot_rows, padded_dim]
+  float scale;
+  float scale_log2;  // scale * log2(e)
+  i32 query_heads;
+  i32 query_rows;  // of the shared query
+  i32 output_rows;
+  i32 slot_rows;  // query_rows rounded up to 8: what a head takes of the tile that its group shares
+  i32 parts;      // of the list of all key tiles
   i32 reserved;
 };
 

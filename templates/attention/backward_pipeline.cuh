@@ -82,6 +82,11 @@ __device__ inline void drain(u64* empty, Ring<kStages> ring) {
   for (int i = 0; i < kStages; ++i, ring.advance()) ring.wait_empty(empty);
 }
 
+// What a key-side product needs of a query.
+struct QueryStats {
+  float lse_log2, delta;
+};
+
 // A row that takes no part in any gradient has an LSE that makes its probabilities 0.
 __device__ inline float lse_log2_of(const float* lse, bool valid) {
   const float value = valid ? *lse : kMinusInfinity;

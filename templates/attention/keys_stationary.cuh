@@ -2,10 +2,6 @@
 // past through all heads of its group.
 namespace jfa::kernel::keys {
 
-struct QueryStats {
-  float lse_log2, delta;
-};
-
 template <class Control>
 __device__ inline void load(const BackwardShared<Control>& shared, const TensorMap* query,
                             const TensorMap* key, const TensorMap* value, const TensorMap* output_grad) {

@@ -36,16 +36,18 @@ struct alignas(16) SplitTile {
 
 // The head of the workspace. The prepare entry writes it, status() reads it.
 struct WorkspaceHeader {
-  i32 bad_offset_name;   // 0 none, else OffsetName
-  i32 tile_count;        // query tiles in the list; 0 after a bad offset
-  i64 bad_offset_index;  // first bad index
-  i64 bad_offset_value;  // the value found there
-  u32 next_item;         // queue of (tile, head) items
-  i32 split_count;       // query tiles that the merge entry finishes
-  i32 key_tile_count;    // backward: tiles of the key-stationary entry
-  u32 next_key_item;     // backward: queue of (key tile, key head) items
-  i32 query_run_count;   // backward: runs of the query-stationary entry; next_item is their queue
-  u32 reserved[21];
+  i32 bad_offset_name;     // 0 none, else OffsetName
+  i32 tile_count;          // query tiles in the list; 0 after a bad offset
+  i64 bad_offset_index;    // first bad index
+  i64 bad_offset_value;    // the value found there
+  u32 next_item;           // queue of (tile, head) items
+  i32 split_count;         // query tiles that the merge entry finishes
+  i32 key_tile_count;      // backward: tiles of the key-stationary entry
+  u32 next_key_item;       // backward: queue of (key tile, key head) items
+  i32 query_run_count;     // backward: runs of the query-stationary entry; next_item is their queue
+  i32 key_sequence_count;  // backward of a shared query in one pass: sequences with keys, key_tile_count
+                           // tiles
+  u32 reserved[20];
 };
 static_assert(sizeof(WorkspaceHeader) == 128);
 

@@ -6,6 +6,13 @@ __device__ inline u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
+// The same value, of which the compiler knows nothing: what is computed from it is not kept from round to
+// round of a loop, in registers that it does not have.
+__device__ inline u32 opaque(u32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // True in exactly one lane of a converged warp, always the same one.
 __device__ inline bool elect_sync() {
   u32 elected;

@@ -10,18 +10,19 @@ constexpr int kScoreRegisters = kStreamedRows / 2;
 constexpr int kStagingBarrier = 1;  // + consumer
 
 // scores = stationary[0] * streamed[0]^T and gradients = stationary[1] * streamed[1]^T of this warpgroup's
-// rows.
+// rows and 64 rows of streamed tiles of kRows rows.
+template <int kRows = kStreamedRows>
 __device__ inline void multiply_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters],
                                        const u32 (&stationary)[2], const u32 (&streamed)[2]) {
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < config::kPaddedDim / 16; ++k)
     wgmma_ss(scores, descriptor_k_major<kTileRows>(stationary[0], k),
-             descriptor_k_major<kStreamedRows>(streamed[0], k), k > 0);
+             descriptor_k_major<kRows>(streamed[0], k), k > 0);
 #pragma unroll
   for (int k = 0; k < config::kPaddedDim / 16; ++k)
     wgmma_ss(gradients, descriptor_k_major<kTileRows>(stationary[1], k),
-             descriptor_k_major<kStreamedRows>(streamed[1], k), k > 0);
+             descriptor_k_major<kRows>(streamed[1], k), k > 0);
   wgmma_commit_group();
   wgmma_wait_group<0>();
   pin(scores);
@@ -34,6 +35,29 @@ __device__ inline void multiply_streamed(float (&accumulator)[kGradientRegisters
 #pragma unroll
   for (int k = 0; k < kStreamedRows / 16; ++k)
     wgmma_rs(accumulator, operand[k], descriptor_n_major<kStreamedRows>(streamed, k), true);
+}
+
+// Scores of keys become probabilities, their gradients what the key gradient is made of; both are rounded for
+// the products. `masked`: for some register of the warp, contains(register) is false.
+template <class Contains>
+__device__ inline void score_operands(const float (&scores)[kScoreRegisters],
+                                      float (&gradients)[kScoreRegisters], const QueryStats* stats,
+                                      bool masked, Contains contains, float scale_log2,
+                                      u32 (&probabilities)[4][4], u32 (&score_grads)[4][4]) {
+  float p[kScoreRegisters];
+#pragma unroll
+  for (int i = 0; i < kScoreRegisters; ++i)
+    p[i] = ex2_approx(fmaf(scores[i], scale_log2, -stats[fragment_column(i)].lse_log2));
+  if (masked) {
+#pragma unroll
+    for (int i = 0; i < kScoreRegisters; ++i)
+      if (!contains(i)) p[i] = 0.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < kScoreRegisters; ++i)
+    gradients[i] = p[i] * (gradients[i] - stats[fragment_column(i)].delta);
+  pack_fragment(p, probabilities);
+  pack_fragment(gradients, score_grads);
 }
 
 // What this thread's two rows see of the streamed tile that starts at `first`.

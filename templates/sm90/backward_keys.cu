@@ -10,28 +10,6 @@ struct Control {
   alignas(16) QueryStats stats[kStreamedStages][kStreamedRows];
 };
 
-// Scores become probabilities, their gradients what the key gradient is made of; both are rounded for the
-// products.
-__device__ inline void score_operands(const float (&scores)[kScoreRegisters],
-                                      float (&gradients)[kScoreRegisters], const QueryStats* stats,
-                                      const Seen& seen, float scale_log2, u32 (&probabilities)[4][4],
-                                      u32 (&score_grads)[4][4]) {
-  float p[kScoreRegisters];
-#pragma unroll
-  for (int i = 0; i < kScoreRegisters; ++i)
-    p[i] = ex2_approx(fmaf(scores[i], scale_log2, -stats[fragment_column(i)].lse_log2));
-  if (__any_sync(0xffffffff, !seen.all())) {
-#pragma unroll
-    for (int i = 0; i < kScoreRegisters; ++i)
-      if (!seen.contains(i)) p[i] = 0.0f;
-  }
-#pragma unroll
-  for (int i = 0; i < kScoreRegisters; ++i)
-    gradients[i] = p[i] * (gradients[i] - stats[fragment_column(i)].delta);
-  pack_fragment(p, probabilities);
-  pack_fragment(gradients, score_grads);
-}
-
 __device__ inline void consume(const BackwardShared<Control>& shared, const TensorMap* key_grad,
                                const TensorMap* value_grad, const BackwardArguments& arguments) {
   BackwardPipeline<KeyTile>& pipeline = shared.control->pipeline;
@@ -62,8 +40,10 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
         u32 probabilities[4][4], score_grads[4][4];
         streamed.wait_full(pipeline.streamed_full);
         multiply_scores(scores, gradients, stationary_tiles, streamed_tiles);
-        score_operands(scores, gradients, shared.control->stats[streamed.slot], seen.from(first),
-                       arguments.scale_log2, probabilities, score_grads);
+        const Seen seen_here = seen.from(first);
+        score_operands(
+            scores, gradients, shared.control->stats[streamed.slot], __any_sync(0xffffffff, !seen_here.all()),
+            [&](int i) { return seen_here.contains(i); }, arguments.scale_log2, probabilities, score_grads);
         pin(value_gradient);
         pin(key_gradient);
         wgmma_fence();

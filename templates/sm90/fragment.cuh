@@ -46,6 +46,20 @@ __device__ inline void stage_fragment(u32 tile, const float (&d)[kRegisters], co
   }
 }
 
+// The same of rows that are rounded already, as pack_fragment() left them.
+template <int kRows, int kSteps>
+__device__ inline void stage_packed(u32 tile, const u32 (&packed)[kSteps][4]) {
+  const u32 row = fragment_first_row();
+#pragma unroll
+  for (int i = 0; i < 4 * kSteps; ++i) {
+    const int column = 8 * (i >> 1);
+    const u32 box = tile + column / config::kBoxDim * box_bytes(kRows);
+    const u32 offset =
+        swizzled_offset(row + 8 * fragment_row(2 * i), column % config::kBoxDim / 8) + threadIdx.x % 4 * 4;
+    st_shared(box + offset, packed[i / 4][i % 4]);
+  }
+}
+
 // fp32 rows, times a factor each, to global memory; rows from valid_rows on are left out.
 template <int kRegisters>
 __device__ inline void store_fragment(float* rows, const float (&d)[kRegisters], const float (&factor)[2],

@@ -1,0 +1,292 @@
+// A backward in one pass for a query that the whole batch shares, when the queries of a group fit one tile.
+// They stay, and every key tile comes by once: with all queries in one tile its gradients are complete at
+// once, and the query's stays on chip from tile to tile and from sequence to sequence. An item is one part of
+// the list of all key tiles for one key head; parts are summed later, in order.
+//
+// Heads of a group lie one below the other in their tile, in slots of arguments.slot_rows rows. The tile has
+// kRows rows, 64 or 128: a launch takes the smaller one that holds its slots.
+//
+// One warp each draws items, loads tiles, fetches LSE and delta, and stores the gradients of keys and values;
+// the rest is the target's.
+namespace jfa::kernel::broadcast {
+
+constexpr int kPairStages = config::kBroadcastStages;  // (key, value) tiles in flight
+constexpr int kOutputGradRows = config::kBroadcastOutputGradRows;
+constexpr u32 kPairBytes = 2 * tile_bytes(kTileRows);
+constexpr u32 kScoreGradBytes = kTileRows * kTileRows * kElementBytes;
+
+template <int kRows>
+constexpr int kOutputGradStages = kOutputGradRows / kRows;
+constexpr int kMostOutputGradStages = kOutputGradStages<64>;
+
+struct Pipeline {
+  ItemQueue<KeyRun> queue;
+  u64 query_full[1];
+  u64 query_empty[1];
+  u64 output_grad_full[kMostOutputGradStages];
+  u64 output_grad_empty[kMostOutputGradStages];
+  u64 pair_full[kPairStages];
+  u64 pair_empty[kPairStages];
+  u64 gradients_full[kPairStages];  // of keys and values, in the place of the pair
+};
+
+// gradient_consumers: roles beside this file's that take items. tile_releases: arrivals that give query and
+// output-gradient tiles back. gradient_arrivals: arrivals that make a pair's gradients complete.
+__device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers, u32 tile_releases,
+                                     u32 gradient_arrivals) {
+  constexpr u32 kOwnConsumers = 3;  // load, load_stats, store
+  init_item_queue(pipeline.queue, kOwnConsumers + gradient_consumers);
+  mbarrier_init(&pipeline.query_full[0], 1);
+  mbarrier_init(&pipeline.query_empty[0], tile_releases);
+  for (int i = 0; i < kMostOutputGradStages; ++i) {
+    mbarrier_init(&pipeline.output_grad_full[i], 1 + 32);
+    mbarrier_init(&pipeline.output_grad_empty[i], tile_releases);
+  }
+  for (int i = 0; i < kPairStages; ++i) {
+    mbarrier_init(&pipeline.pair_full[i], 1);
+    mbarrier_init(&pipeline.pair_empty[i], 1);
+    mbarrier_init(&pipeline.gradients_full[i], gradient_arrivals);
+  }
+}
+
+template <class Control>
+struct Shared {
+  u32 query, output_grad, score_grad, pairs;  // shared addresses
+  Control* control;
+
+  template <int kRows>
+  __device__ inline u32 output_grad_tile(int stage) const {
+    return output_grad + stage * tile_bytes(kRows);
+  }
+  __device__ inline u32 pair_tile(int stage, int which) const {  // 0: keys, 1: values
+    return pairs + stage * kPairBytes + which * tile_bytes(kTileRows);
+  }
+};
+
+template <class Control>
+__device__ inline Shared<Control> carve(unsigned char* bytes) {
+  constexpr u32 kAlignment = 1024;  // the repeat of the widest swizzle
+  constexpr u32 kAllTilesBytes =
+      tile_bytes(kTileRows) + tile_bytes(kOutputGradRows) + kScoreGradBytes + kPairStages * kPairBytes;
+  static_assert(kAlignment + kAllTilesBytes + sizeof(Control) <= config::kBroadcastSharedBytes);
+  const u32 start = shared_address(bytes);
+  const u32 tiles = (start + kAlignment - 1) / kAlignment * kAlignment;
+  Shared<Control> shared;
+  shared.query = tiles;
+  shared.output_grad = shared.query + tile_bytes(kTileRows);
+  shared.score_grad = shared.output_grad + tile_bytes(kOutputGradRows);
+  shared.pairs = shared.score_grad + kScoreGradBytes;
+  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
+  return shared;
+}
+
+// Whether any query sees any of the run's keys from `first` on, up to a tile's.
+__device__ inline bool tile_is_seen(const KeyRun& run, i32 first, i32 query_rows) {
+  if (run.output_row < 0) return false;
+  const Interval seen = tile_interval(run.key_position + first, min(kTileRows, run.rows - first), query_rows);
+  return seen.end > seen.begin;
+}
+
+__device__ inline bool has_output_grad(const KeyRun& run) { return run.rows > 0 && run.output_row >= 0; }
+
+// No load reaches the rows below the slots, but products read them.
+template <int kRows>
+__device__ inline void clear_below_slots(u32 tile, i32 slot_rows) {
+  const int begin = config::kGroups * slot_rows * config::kSwizzleBytes;
+  for (int box = 0; box < config::kBoxes; ++box) {
+    for (int byte = begin + threadIdx.x * 16; byte < box_bytes(kRows); byte += blockDim.x * 16)
+      st_shared_v4(tile + box * box_bytes(kRows) + byte, 0, 0, 0, 0);
+  }
+}
+
+// By the whole CTA, before its roles begin.
+template <int kRows, class Control>
+__device__ inline void clear_spare_rows(const Shared<Control>& shared, i32 slot_rows) {
+  clear_below_slots<kRows>(shared.query, slot_rows);
+  for (int stage = 0; stage < kOutputGradStages<kRows>; ++stage)
+    clear_below_slots<kRows>(shared.template output_grad_tile<kRows>(stage), slot_rows);
+  fence_proxy_async_shared();
+}
+
+// Slots of one tile, from the row `first` of every head of the group. The map's boxes have slot_rows rows.
+template <int kRows>
+__device__ inline void load_slots(u32 tile, const TensorMap* map, int key_head, int first,
+                                  const BroadcastArguments& arguments, u64* full) {
+  mbarrier_arrive_expect_tx(full, config::kGroups * arguments.slot_rows * config::kPaddedDim * kElementBytes);
+  for (int box = 0; box < config::kBoxes; ++box) {
+    for (int g = 0; g < config::kGroups; ++g) {
+      cp_async_bulk_tensor_load(
+          tile + box * box_bytes(kRows) + box_bytes(g * arguments.slot_rows), map,
+          ragged_box(box * config::kBoxDim, key_head * config::kGroups + g, first, arguments.query_rows),
+          full);
+    }
+  }
+}
+
+template <int kRows, class Control>
+__device__ inline void load(const Shared<Control>& shared, const BroadcastArguments& arguments,
+                            const TensorMap* query, const TensorMap* key, const TensorMap* value,
+                            const TensorMap* output_grad) {
+  Pipeline& pipeline = shared.control->pipeline;
+  Ring<kItemStages> items;
+  Ring<1> queries;
+  Ring<kOutputGradStages<kRows>> output_grads;
+  Ring<kPairStages> pairs;
+  for (;;) {
+    const Item<KeyRun> item = take_item(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyRun& run = item.tile;
+    if (run.first) {
+      queries.wait_empty(pipeline.query_empty);
+      load_slots<kRows>(shared.query, query, item.head, 0, arguments, &pipeline.query_full[0]);
+      queries.advance();
+    }
+    if (has_output_grad(run)) {
+      output_grads.wait_empty(pipeline.output_grad_empty);
+      load_slots<kRows>(shared.template output_grad_tile<kRows>(output_grads.slot), output_grad, item.head,
+                        run.output_row, arguments, &pipeline.output_grad_full[output_grads.slot]);
+      output_grads.advance();
+    }
+    for (int first = 0; first < run.rows; first += kTileRows) {
+      pairs.wait_empty(pipeline.pair_empty);
+      u64* full = &pipeline.pair_full[pairs.slot];
+      if (tile_is_seen(run, first, arguments.query_rows)) {
+        load_pair<kTileRows>(shared.pair_tile(pairs.slot, 0),
+                             {{key, value}, {run.key_row + first, run.key_row + first}}, item.head,
+                             run.rows - first, full);
+      } else {
+        mbarrier_arrive(full);
+      }
+      pairs.advance();
+    }
+  }
+  // The other roles still signal these barriers: the CTA may not exit before they have.
+  queries.wait_empty(pipeline.query_empty);
+  for (int i = 0; i < kOutputGradStages<kRows>; ++i, output_grads.advance())
+    output_grads.wait_empty(pipeline.output_grad_empty);
+  for (int i = 0; i < kPairStages; ++i, pairs.advance()) pairs.wait_empty(pipeline.pair_empty);
+}
+
+// LSE and delta of every row of the tile; rows between the slots' queries get what makes their probabilities
+// 0.
+template <int kRows, class Control>
+__device__ inline void load_stats(const Shared<Control>& shared, const BroadcastArguments& arguments) {
+  Pipeline& pipeline = shared.control->pipeline;
+  Ring<kItemStages> items;
+  Ring<kOutputGradStages<kRows>> output_grads;
+  const int lane = threadIdx.x % 32;
+  for (;;) {
+    const Item<KeyRun> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyRun& run = item.tile;
+    if (!has_output_grad(run)) continue;
+    QueryStats stats[kRows / 32];
+#pragma unroll
+    for (int i = 0; i < kRows / 32; ++i) {
+      const int row = lane + 32 * i;
+      const int slot = row / arguments.slot_rows;
+      const int query = row % arguments.slot_rows;
+      const bool valid = slot < config::kGroups && query < arguments.query_rows;
+      const i64 place = static_cast<i64>(item.head * config::kGroups + slot) * arguments.output_rows +
+                        run.output_row + query;
+      stats[i] = {lse_log2_of(arguments.lse + place, valid), valid ? arguments.delta[place] : 0.0f};
+    }
+    output_grads.wait_empty(pipeline.output_grad_empty);
+#pragma unroll
+    for (int i = 0; i < kRows / 32; ++i)
+      shared.control->stats[output_grads.slot * kRows + lane + 32 * i] = stats[i];
+    mbarrier_arrive(&pipeline.output_grad_full[output_grads.slot]);
+    output_grads.advance();
+  }
+}
+
+// Stores what the target staged in the place of keys and values.
+template <class Control>
+__device__ inline void store(const Shared<Control>& shared, const TensorMap* key_grad,
+                             const TensorMap* value_grad) {
+  Pipeline& pipeline = shared.control->pipeline;
+  Ring<kItemStages> items;
+  Ring<kPairStages> pairs;
+  for (;;) {
+    const Item<KeyRun> item = take_item(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyRun& run = item.tile;
+    for (int first = 0; first < run.rows; first += kTileRows) {
+      const int rows = min(kTileRows, run.rows - first);
+      pairs.wait_full(pipeline.gradients_full);
+      for (int half = 0; half < rows; half += kStreamedRows) {
+        store_tile<kTileRows, kStreamedRows>(key_grad, item.head, run.key_row + first + half, rows - half,
+                                             shared.pair_tile(pairs.slot, 0) + box_bytes(half));
+        store_tile<kTileRows, kStreamedRows>(value_grad, item.head, run.key_row + first + half, rows - half,
+                                             shared.pair_tile(pairs.slot, 1) + box_bytes(half));
+      }
+      cp_async_bulk_commit_group();
+      cp_async_bulk_wait_group_read();
+      mbarrier_arrive(&pipeline.pair_empty[pairs.slot]);
+      pairs.advance();
+    }
+  }
+  cp_async_bulk_wait_group();
+}
+
+// Passes one run on.
+__device__ inline void push(ItemQueue<KeyRun>& queue, Ring<kItemStages>& ring, const KeyRun& run, i32 head) {
+  ring.wait_empty(queue.empty);
+  queue.items[ring.slot] = {run, head, {}};
+  mbarrier_arrive(&queue.full[ring.slot]);
+  ring.advance();
+}
+
+// The sequence that holds a tile of the list of all key tiles.
+__device__ inline i32 sequence_of_tile(const BroadcastArguments& arguments, i32 tile) {
+  i32 low = 0, high = arguments.header->key_sequence_count;
+  while (high - low > 1) {
+    const i32 middle = (low + high) / 2;
+    (arguments.key_sequences[middle].first_tile <= tile ? low : high) = middle;
+  }
+  return low;
+}
+
+// One part for one head, run by run.
+__device__ inline void draw_part(ItemQueue<KeyRun>& queue, Ring<kItemStages>& ring,
+                                 const BroadcastArguments& arguments, i32 part, i32 head) {
+  const i64 tiles = arguments.header->key_tile_count;
+  const i32 begin = static_cast<i32>(tiles * part / arguments.parts);
+  const i32 end = static_cast<i32>(tiles * (part + 1) / arguments.parts);
+  if (begin == end) {
+    push(queue, ring, {0, 0, 0, -1, part, 1, 1, 0}, head);
+    return;
+  }
+  i32 sequence = sequence_of_tile(arguments, begin);
+  for (i32 tile = begin; tile < end; ++sequence) {
+    const KeySequence s = arguments.key_sequences[sequence];
+    const i32 position = (tile - s.first_tile) * kTileRows;
+    const i32 tiles_left = min(end - tile, tiles_of(s.key_rows - position));
+    const KeyRun run = {s.key_row + position,
+                        min(tiles_left * kTileRows, s.key_rows - position),
+                        position,
+                        s.output_row,
+                        part,
+                        tile == begin,
+                        tile + tiles_left == end,
+                        0};
+    push(queue, ring, run, head);
+    tile += tiles_left;
+  }
+}
+
+// The drawing thread's whole life: every part once per key head. Heads are innermost, so that neighbouring
+// CTAs read whole rows of the tensors at about the same time.
+__device__ inline void draw_parts(ItemQueue<KeyRun>& queue, const BroadcastArguments& arguments) {
+  const i32 heads = arguments.query_heads / config::kGroups;
+  const u32 items = arguments.header->key_tile_count == 0 ? 0 : static_cast<u32>(arguments.parts) * heads;
+  Ring<kItemStages> ring;
+  for (;;) {
+    const u32 index = atomicAdd(&arguments.header->next_key_item, 1);
+    if (index >= items) break;
+    draw_part(queue, ring, arguments, static_cast<i32>(index / heads), static_cast<i32>(index % heads));
+  }
+  push(queue, ring, {}, -1);
+}
+
+}  // namespace jfa::kernel::broadcast

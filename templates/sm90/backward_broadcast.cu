@@ -1,0 +1,248 @@
+// All gradients in one pass for compute capability 9.0, of a query that the whole batch shares: its tile
+// stays, tiles of 128 keys come by once.
+//
+//   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items; warp 2: LSE and delta of
+//   the queries; warp 3: one thread stores the gradients of keys and values
+//   warpgroups 1-2  64 keys each: scores and their gradient, transposed, and the products of their keys. The
+//   query's gradient: with 128 rows half of them each, from both warpgroups' keys; with 64 rows all of them,
+//   from its own keys, summed at an item's end
+namespace jfa::kernel::broadcast {
+
+constexpr int kBothBarrier = kStagingBarrier + kConsumers;
+
+struct Control {
+  Pipeline pipeline;
+  alignas(16) QueryStats stats[kOutputGradRows];
+};
+
+// Both consumers' gradient becomes consumer 0's; `staging` is where nobody reads score gradients any more.
+__device__ inline void add_consumers(float (&gradient)[kGradientRegisters], int consumer, u32 staging) {
+  static_assert(kGradientRegisters * kWarpgroupThreads * sizeof(float) <= kScoreGradBytes);
+  const u32 place = staging + threadIdx.x % kWarpgroupThreads * sizeof(float);
+  bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads);
+  if (consumer == 1) {
+#pragma unroll
+    for (int i = 0; i < kGradientRegisters; ++i)
+      st_shared(place + i * kWarpgroupThreads * sizeof(float), gradient[i]);
+  }
+  bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads);
+  if (consumer == 0) {
+#pragma unroll
+    for (int i = 0; i < kGradientRegisters; ++i)
+      gradient[i] += ld_shared(place + i * kWarpgroupThreads * sizeof(float));
+  }
+  bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads);
+}
+
+// Which query rows this warpgroup's part of the gradient has, and from which keys.
+template <int kRows>
+struct Share {
+  static constexpr bool kByRows = kRows > kConsumerRows;  // else by keys
+  static constexpr int kKeys = kByRows ? kTileRows : kConsumerRows;
+
+  // All warpgroups that a part of the gradient depends on.
+  __device__ static inline void sync(int consumer) {
+    if constexpr (kByRows) {
+      bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads);
+    } else {
+      bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+    }
+  }
+  __device__ static inline u32 score_grads(u32 score_grad, int consumer) {
+    constexpr u32 kBoxesOfRows = kConsumerRows / config::kBoxDim;
+    return score_grad +
+           (kByRows ? consumer * kBoxesOfRows * box_bytes(kTileRows) : box_bytes(consumer * kConsumerRows));
+  }
+  __device__ static inline u32 keys(u32 keys, int consumer) {
+    return keys + (kByRows ? 0 : box_bytes(consumer * kConsumerRows));
+  }
+};
+
+// A tile that no query sees.
+__device__ inline void stage_zeros(u32 keys, u32 values) {
+  const float zeros[kGradientRegisters] = {};
+  stage_gradient(keys, zeros, 1.0f);
+  stage_gradient(values, zeros, 1.0f);
+}
+
+// One key tile; `half` is where this warpgroup's rows begin in any of its tiles.
+template <int kRows>
+__device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const u32 (&pair)[2], u32 half,
+                              const QueryStats* stats, const Seen& seen, const BroadcastArguments& arguments,
+                              int consumer, float (&query_gradient)[kGradientRegisters]) {
+  constexpr int kChunks = kRows / kStreamedRows;
+  const u32 own_pair[2] = {pair[0] + half, pair[1] + half};
+  const bool masked =
+      __any_sync(0xffffffff, seen.rows[0].begin > 0 || seen.rows[0].end < arguments.query_rows ||
+                                 seen.rows[1].begin > 0 || seen.rows[1].end < arguments.query_rows);
+  u32 probabilities[4 * kChunks][4];
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const int first = chunk * kStreamedRows;
+    float scores[kScoreRegisters], gradients[kScoreRegisters];
+    u32 chunk_probabilities[4][4], score_grads[4][4];
+    multiply_scores<kRows>(scores, gradients, own_pair,
+                           {query + box_bytes(first), output_grad + box_bytes(first)});
+    score_operands(
+        scores, gradients, stats + first, masked,
+        [&](int i) {
+          const int position = (first + 8 * (i >> 2)) % arguments.slot_rows + fragment_column(i & 3);
+          const Interval& row = seen.rows[fragment_row(i)];
+          return position >= row.begin && position < row.end;
+        },
+        arguments.scale_log2, chunk_probabilities, score_grads);
+    stage_packed<kTileRows>(score_grad + half + first / config::kBoxDim * box_bytes(kTileRows), score_grads);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) probabilities[4 * chunk + k][i] = chunk_probabilities[k][i];
+    }
+  }
+  fence_proxy_async_shared();
+  Share<kRows>::sync(consumer);
+
+  // Of values, then of keys: in the same registers, since a third accumulator would not fit beside them.
+  float gradient[kGradientRegisters];
+  pin(query_gradient);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < kRows / 16; ++k)
+    wgmma_rs(gradient, probabilities[k], descriptor_n_major<kRows>(output_grad, k), k > 0);
+  wgmma_commit_group();
+#pragma unroll
+  for (int k = 0; k < Share<kRows>::kKeys / 16; ++k) {
+    wgmma_ss_n_major<true>(query_gradient,
+                           descriptor_n_major<kTileRows>(Share<kRows>::score_grads(score_grad, consumer), k),
+                           descriptor_n_major<kTileRows>(Share<kRows>::keys(pair[0], consumer), k), true);
+  }
+  wgmma_commit_group();
+  wgmma_wait_group<1>();
+  pin(gradient);
+  stage_gradient(own_pair[1], gradient, 1.0f);  // only its own scores needed these values
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < kRows / 16; ++k) {
+    wgmma_ss_n_major<false>(gradient, descriptor_k_major<kTileRows>(score_grad + half, k),
+                            descriptor_n_major<kRows>(query, k), k > 0);
+  }
+  wgmma_commit_group();
+  wgmma_wait_group<0>();
+  pin(query_gradient);
+  pin(gradient);
+  Share<kRows>::sync(consumer);  // nobody reads keys or score gradients any more
+  stage_gradient(own_pair[0], gradient, arguments.scale);
+}
+
+template <int kRows>
+__device__ inline void consume(const Shared<Control>& shared, const BroadcastArguments& arguments) {
+  Pipeline& pipeline = shared.control->pipeline;
+  const int consumer = threadIdx.x / kWarpgroupThreads - 1;
+  const u32 half = box_bytes(consumer * kConsumerRows);
+  Ring<kItemStages> items;
+  Ring<1> queries;
+  Ring<kOutputGradStages<kRows>> output_grads;
+  Ring<kPairStages> pairs;
+  float query_gradient[kGradientRegisters];
+#pragma unroll
+  for (float& value : query_gradient) value = 0.0f;
+  for (;;) {
+    const Item<KeyRun> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyRun& run = item.tile;
+    if (run.first) queries.wait_full(pipeline.query_full);
+    if (has_output_grad(run)) output_grads.wait_full(pipeline.output_grad_full);
+    for (int first = 0; first < run.rows; first += kTileRows) {
+      const u32 pair[2] = {shared.pair_tile(pairs.slot, 0), shared.pair_tile(pairs.slot, 1)};
+      pairs.wait_full(pipeline.pair_full);
+      if (tile_is_seen(run, first, arguments.query_rows)) {
+        Seen seen;
+        for (int r = 0; r < 2; ++r) {
+          const int key = first + consumer * kConsumerRows + fragment_first_row() + 8 * r;
+          seen.rows[r] =
+              key < run.rows ? visible(run.key_position + key, arguments.query_rows) : Interval{0, 0};
+        }
+        attend<kRows>(opaque(shared.query), shared.template output_grad_tile<kRows>(output_grads.slot),
+                      opaque(shared.score_grad), pair, opaque(half),
+                      shared.control->stats + output_grads.slot * kRows, seen, arguments, consumer,
+                      query_gradient);
+      } else {
+        stage_zeros(pair[0] + half, pair[1] + half);
+      }
+      fence_proxy_async_shared();
+      __syncwarp();
+      release(pipeline.gradients_full, pairs.slot);
+      pairs.advance();
+    }
+    if (has_output_grad(run)) {
+      release(pipeline.output_grad_empty, output_grads.slot);
+      output_grads.advance();
+    }
+    if (run.last) {
+      release(pipeline.query_empty, queries.slot);
+      queries.advance();
+      if constexpr (!Share<kRows>::kByRows) add_consumers(query_gradient, consumer, shared.score_grad);
+      const int first_row = Share<kRows>::kByRows ? consumer * kConsumerRows : 0;
+      const i64 head_row =
+          (static_cast<i64>(run.part) * arguments.query_heads + item.head * config::kGroups) *
+          arguments.slot_rows;
+      const float factor[2] = {arguments.scale, arguments.scale};
+      if (Share<kRows>::kByRows || consumer == 0) {
+        store_fragment(arguments.partial_query_grad + (head_row + first_row) * config::kPaddedDim,
+                       query_gradient, factor, config::kGroups * arguments.slot_rows - first_row);
+      }
+#pragma unroll
+      for (float& value : query_gradient) value = 0.0f;
+    }
+  }
+}
+
+// The whole CTA, with a tile of kRows query rows.
+template <int kRows>
+__device__ inline void run_roles(const Shared<Control>& shared, const TensorMap* query, const TensorMap* key,
+                                 const TensorMap* value, const TensorMap* output_grad,
+                                 const TensorMap* key_grad, const TensorMap* value_grad,
+                                 const BroadcastArguments& arguments) {
+  clear_spare_rows<kRows>(shared, arguments.slot_rows);
+  __syncthreads();
+  if (threadIdx.x < kWarpgroupThreads) {
+    setmaxnreg_dec<40>();
+    const int warp = threadIdx.x / 32;
+    if (warp == 0) {
+      if (elect_sync()) load<kRows>(shared, arguments, query, key, value, output_grad);
+    } else if (warp == 1) {
+      if (elect_sync()) draw_parts(shared.control->pipeline.queue, arguments);
+    } else if (warp == 2) {
+      load_stats<kRows>(shared, arguments);
+    } else {
+      if (elect_sync()) store(shared, key_grad, value_grad);
+    }
+  } else {
+    setmaxnreg_inc<232>();
+    consume<kRows>(shared, arguments);
+  }
+}
+
+}  // namespace jfa::kernel::broadcast
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    jfa_backward_broadcast(const __grid_constant__ jfa::kernel::TensorMap query,
+                           const __grid_constant__ jfa::kernel::TensorMap key,
+                           const __grid_constant__ jfa::kernel::TensorMap value,
+                           const __grid_constant__ jfa::kernel::TensorMap output_grad,
+                           const __grid_constant__ jfa::kernel::TensorMap key_grad,
+                           const __grid_constant__ jfa::kernel::TensorMap value_grad,
+                           const __grid_constant__ jfa::kernel::BroadcastArguments arguments) {
+  using namespace jfa::kernel;
+  using namespace jfa::kernel::broadcast;
+  extern __shared__ unsigned char shared_bytes[];
+  const Shared<Control> shared = carve<Control>(shared_bytes);
+  if (threadIdx.x == 0) {
+    broadcast::init_pipeline(shared.control->pipeline, kConsumerWarps, kConsumerWarps, kConsumerWarps);
+    fence_mbarrier_init();
+  }
+  if (config::kGroups * arguments.slot_rows <= 64) {
+    run_roles<64>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad, arguments);
+  } else {
+    run_roles<128>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad, arguments);
+  }
+}
