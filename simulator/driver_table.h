@@ -44,6 +44,8 @@ namespace simulator {
 ///   schedule=eager|lazy|random   which legal order asynchronous work takes (default eager)
 ///   seed=N                       for schedule=random (default 0)
 ///   checks=0|1                   the checkers (default 1)
+///   dynamic_alignment=N          least alignment of dynamic shared memory, 16 (default) to 1024
+///   tensor_fences=0|1            whether tcgen05 operations need tcgen05.fence in between (default 1)
 /// The table stays valid for the life of the process; the same name gives the same device. Its images are PTX
 /// (cuLibraryLoadData with a NUL-terminated PTX text).
 /// On failure returns nullptr and says why in `error`, naming the option and its value.

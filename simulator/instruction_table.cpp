@@ -44,7 +44,7 @@ const InstructionTable& InstructionTable::instance() {
          {register_move, register_integer, register_bits, register_float, register_approximate,
           register_compare, register_convert, register_memory, register_atomics, register_control,
           register_warp, register_barrier, register_mbarrier, register_bulk, register_fence, register_tcgen05,
-          register_wgmma})
+          register_wgmma, register_warp_matrix, register_mma_sync})
       family(t);
     return t;
   }();

@@ -168,6 +168,8 @@ void register_mbarrier(InstructionTable& table);  // mbarrier.*
 void register_bulk(InstructionTable& table);      // cp.async.bulk.*
 void register_fence(InstructionTable& table);     // fence.*, membar
 void register_tcgen05(InstructionTable& table);
-void register_wgmma(InstructionTable& table);  // wgmma.*, setmaxnreg
+void register_wgmma(InstructionTable& table);        // wgmma.*, setmaxnreg
+void register_warp_matrix(InstructionTable& table);  // ldmatrix, stmatrix, movmatrix
+void register_mma_sync(InstructionTable& table);
 
 }  // namespace jfa::simulator

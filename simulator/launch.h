@@ -28,6 +28,11 @@ struct RunOptions {
   Schedule schedule = Schedule::kEager;
   std::uint64_t seed = 0;
   bool checks = true;
+  /// What some compilers take for granted although PTX does not promise it, and devices happen to give: an
+  /// alignment of dynamic shared memory beyond the declared one, and wait::ld, wait::st and mbarrier waits
+  /// that order tcgen05 operations without tcgen05.fence. The defaults are what PTX promises.
+  std::uint32_t dynamic_shared_alignment = 16;
+  bool tensor_fences = true;
   /// Warp instructions after which the run is called a livelock; 0: no limit.
   std::uint64_t instruction_budget = 4'000'000'000;
 };

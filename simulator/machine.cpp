@@ -97,9 +97,9 @@ const std::byte* Machine::read_generic(std::uint64_t address, std::uint64_t byte
 
 namespace {
 
-std::uint32_t dynamic_offset(const Entry& entry) {
+std::uint32_t dynamic_offset(const Entry& entry, const RunOptions& options) {
   const std::uint32_t end = kReservedSharedBytes + entry.static_shared_bytes;
-  const std::uint32_t alignment = entry.dynamic_alignment;
+  const std::uint32_t alignment = std::max(entry.dynamic_alignment, options.dynamic_shared_alignment);
   std::uint32_t offset = (end + alignment - 1) / alignment * alignment;
   // No better aligned than declared, so that a kernel cannot rely on luck.
   if (alignment < 1024 && (offset / alignment & 1) == 0) offset += alignment;
@@ -115,7 +115,7 @@ Cta::Cta(Machine& machine, Sm& sm, Cluster& cluster, std::uint32_t rank, Dim3 in
       rank_(rank),
       index_(index),
       threads_(static_cast<int>(machine.config().block.count())),
-      dynamic_shared_offset_(dynamic_offset(machine.entry())),
+      dynamic_shared_offset_(dynamic_offset(machine.entry(), machine.config().options)),
       shared_(dynamic_shared_offset_ + machine.config().dynamic_shared_bytes, machine.checks()),
       live_threads_(threads_) {
   const std::uint32_t end = kReservedSharedBytes + machine.entry().static_shared_bytes;

@@ -1,7 +1,8 @@
-// The arithmetic of one tensor core step: D = A * B + D with K = 16, bit for bit as published for Blackwell
-// (arXiv 2511.10909): per element of D, the 16 products and the accumulator are aligned to the largest
-// exponent among them, truncated to 25 fractional bits, summed exactly, and rounded once: toward zero to f32,
-// to nearest even to f16.
+// The arithmetic of one tensor core step, D = A * B + D over 32 bytes of K (16 elements of 16 bits, 8 of
+// tf32, 32 of 8 bits), bit for bit as published (arXiv 2511.10909): per element of D, the products and the
+// accumulator are aligned to the largest exponent among them, truncated to 25 fractional bits (13 for FP8 on
+// Hopper's wgmma), summed exactly, and rounded once: toward zero to f32, to nearest even to f16. Integer
+// products are exact and wrap, or saturate.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +19,39 @@ constexpr int kMmaK = 16;
 constexpr std::uint32_t kMmaNanF32 = 0x7fffffff;
 constexpr std::uint16_t kMmaNanF16 = 0x7fff;
 
-/// The definition, one element at a time: a[k], b[k] raw 16-bit elements, c the accumulator's bits. A NaN, an
-/// infinity times zero, or infinities of both signs give the canonical NaN; overflow gives infinity; an exact
-/// zero is +0.
+/// How a sum is rounded: fraction bits that the aligned terms keep, and those that an f32 result has.
+struct MmaPrecision {
+  int aligned_bits = 25;
+  int result_bits = 23;
+};
+constexpr MmaPrecision kHopperFp8Precision{13, 13};
+
+/// The definition for 16-bit types, one element at a time: a[k], b[k] raw elements, c the accumulator's bits.
+/// A NaN, an infinity times zero, or infinities of both signs give the canonical NaN; overflow gives
+/// infinity; an exact zero is +0.
 std::uint32_t dot_accumulate_f32(MmaElement a_type, MmaElement b_type, const std::uint16_t* a,
                                  const std::uint16_t* b, std::uint32_t c);
 /// The same for f16 accumulators (and f16 operands).
 std::uint16_t dot_accumulate_f16(const std::uint16_t* a, const std::uint16_t* b, std::uint16_t c);
 
-/// The operands of one step as the vector loops want them: values beside exponents.
+/// A finite number is (negative ? -1 : 1) * significand * 2^(exponent - fraction bits of its type).
+/// Subnormals have the format's smallest exponent, zeros that of f32.
+struct MmaNumber {
+  enum Kind : std::uint8_t { kFinite, kInfinite, kNan } kind = kFinite;
+  bool negative = false;
+  std::int16_t exponent = 0;
+  std::uint32_t significand = 0;
+};
+
+/// Flips the signs of floating-point elements, in rows of 16 words.
+void negate_elements(MmaElement type, std::span<std::uint16_t> rows);
+
+/// The operands of one step as the loops want them. A row of an operand is 32 bytes: 16 words.
 class MmaOperands {
  public:
-  /// a holds m rows of 16 elements, b holds n rows (columns of B) of 16 elements.
+  /// a holds m rows, b holds n rows (columns of B).
   void load(MmaElement a_type, MmaElement b_type, std::span<const std::uint16_t> a,
-            std::span<const std::uint16_t> b);
+            std::span<const std::uint16_t> b, MmaPrecision precision = {});
 
   int m() const { return static_cast<int>(a_.size()) / kMmaK; }
   int n() const { return n_; }
@@ -41,18 +61,30 @@ class MmaOperands {
   void accumulate_row_f32(int m, std::uint32_t* d_row) const;
   /// The same with f16 accumulators in the low halves; the high halves become 0.
   void accumulate_row_f16(int m, std::uint32_t* d_row) const;
+  /// The same with s32 accumulators, for kU8 and kS8.
+  void accumulate_row_s32(int m, std::uint32_t* d_row, bool saturate) const;
+  /// The one of the three that the accumulator's type names.
+  void accumulate_row(MmaAccumulator type, int m, std::uint32_t* d_row, bool saturate = false) const;
 
  private:
+  bool is_16_bit() const { return element_bytes(a_type_) == 2; }
+  int elements() const { return static_cast<int>(kMmaStepBytes / element_bytes(a_type_)); }
+  void load_16_bit(std::span<const std::uint16_t> a, std::span<const std::uint16_t> b);
+
   MmaElement a_type_ = MmaElement::kF16;
   MmaElement b_type_ = MmaElement::kF16;
+  MmaPrecision precision_;
   int n_ = 0;
+  std::vector<std::uint16_t> a_;  // [m][16], as loaded
+  std::vector<std::uint16_t> b_;  // [n][16], as loaded
+  // 16-bit types: values beside exponents, for vector loops.
   int padded_n_ = 0;                      // n rounded up to a whole block of columns
-  std::vector<std::uint16_t> a_;          // [m][16], as loaded
-  std::vector<std::uint16_t> b_;          // [n][16], as loaded
   std::vector<float> a_value_;            // [m][16]
   std::vector<std::int16_t> a_exponent_;  // [m][16]
   std::vector<float> b_value_;            // [16][padded_n]
   std::vector<std::int16_t> b_exponent_;  // [16][padded_n]
+  // The other floating-point types.
+  std::vector<MmaNumber> a_number_, b_number_;  // [rows][elements]
 };
 
 }  // namespace jfa::simulator

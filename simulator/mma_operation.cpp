@@ -57,9 +57,7 @@ void MmaOperation::read_tensor_operand(std::uint32_t cta, std::uint16_t* element
     const std::uint32_t m = cta * rows + row;
     const TensorCell cell = accumulator_place(arguments.cta_group, instruction.m, instruction.n, m, 0).cell;
     const std::uint32_t* cells = memory.lane(base.lane + cell.lane) + base.column;
-    for (std::uint32_t k = 0; k < kMmaK; ++k) {
-      elements[row * kMmaK + k] = static_cast<std::uint16_t>(cells[k / 2] >> 16 * (k % 2));
-    }
+    std::memcpy(&elements[row * kMmaK], cells, kMmaStepBytes);
   }
 }
 
@@ -78,11 +76,8 @@ void MmaOperation::read_operands(MmaScratch& scratch) const {
     }
     b.read(ctas[cta]->shared(), &scratch.b[cta * b_rows * kMmaK]);
   }
-  const auto negate = [](std::vector<std::uint16_t>& elements) {
-    for (std::uint16_t& element : elements) element ^= 0x8000;
-  };
-  if (instruction.negate_a) negate(scratch.a);
-  if (instruction.negate_b) negate(scratch.b);
+  if (instruction.negate_a) negate_elements(instruction.a_type, scratch.a);
+  if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b);
   scratch.operands.load(instruction.a_type, instruction.b_type, scratch.a, scratch.b);
 }
 
@@ -112,11 +107,7 @@ void MmaOperation::accumulate_row(const MmaOperands& operands, std::uint32_t m) 
             std::bit_cast<std::uint32_t>(std::ldexp(std::bit_cast<float>(row[n]), -arguments.scale_input_d));
     }
   }
-  if (f32) {
-    operands.accumulate_row_f32(static_cast<int>(m), row);
-  } else {
-    operands.accumulate_row_f16(static_cast<int>(m), row);
-  }
+  operands.accumulate_row(instruction.d_type, static_cast<int>(m), row, instruction.saturate);
   for (std::uint32_t piece = 0; piece < count; ++piece) {
     if (!disabled[piece]) std::copy_n(row + piece * columns, columns, pieces[piece]);
   }
@@ -198,16 +189,18 @@ void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& po
   }
   const auto count = static_cast<std::uint32_t>(ctas.size());
   const bool tensor_a = arguments.a_address.has_value();
-  const InstructionDescriptor instruction = value_or_fail(
-      decode_instruction_descriptor(arguments.instruction_descriptor, arguments.cta_group, tensor_a), point);
+  const InstructionDescriptor instruction =
+      value_or_fail(decode_instruction_descriptor(arguments.instruction_descriptor, arguments.cta_group,
+                                                  tensor_a, arguments.kind),
+                    point);
   SharedOperand a;
   SharedOperand b;
   if (!tensor_a) {
     a = {value_or_fail(decode_matrix_descriptor(arguments.a_descriptor), point), instruction.a_major,
-         instruction.m / count};
+         instruction.m / count, element_bytes(instruction.a_type)};
   }
   b = {value_or_fail(decode_matrix_descriptor(arguments.b_descriptor), point), instruction.b_major,
-       instruction.n / count};
+       instruction.n / count, element_bytes(instruction.b_type)};
 
   if (!tensor_a) a.check_row("A", point);
   b.check_row("B", point);

@@ -14,8 +14,9 @@
 
 namespace jfa::simulator {
 
-/// The operands of one tcgen05.mma kind::f16, as one thread passes them.
+/// The operands of one tcgen05.mma, as one thread passes them.
 struct MmaArguments {
+  MmaKind kind = MmaKind::kF16;
   int cta_group = 1;
   std::uint32_t d_address = 0;             // tensor memory
   std::optional<std::uint32_t> a_address;  // tensor memory: the TS form

@@ -10,18 +10,18 @@ namespace jfa::simulator {
 namespace {
 
 constexpr std::uint32_t kChunkBytes = 16;
-constexpr std::uint32_t kChunkElements = 8;
 
 // Calls function(address, mn, k) for each 16-byte chunk of the rows; (mn, k) is its first element.
 template <class Function>
 void for_each_chunk(const SharedOperand& operand, std::uint32_t first_row, std::uint32_t row_count,
                     Function function) {
   const bool k_major = operand.major == MatrixMajor::kK;
-  const std::uint32_t mn_step = k_major ? 1 : kChunkElements;
-  const std::uint32_t k_step = k_major ? kChunkElements : 1;
+  const std::uint32_t bytes = operand.bytes_per_element;
+  const std::uint32_t mn_step = k_major ? 1 : kChunkBytes / bytes;
+  const std::uint32_t k_step = k_major ? kChunkBytes / bytes : 1;
   for (std::uint32_t mn = first_row; mn < first_row + row_count; mn += mn_step) {
-    for (std::uint32_t k = 0; k < kMmaK; k += k_step) {
-      function(chunk_address(operand.descriptor, operand.major, mn, k), mn, k);
+    for (std::uint32_t k = 0; k < kMmaStepBytes / bytes; k += k_step) {
+      function(chunk_address(operand.descriptor, operand.major, mn, k, bytes), mn, k);
     }
   }
 }
@@ -39,25 +39,26 @@ void check_chunks(const SharedMemory& shared, const AsyncShadow& shadow,
 }  // namespace
 
 void SharedOperand::check_row(const char* name, const ProgramPoint& point) const {
-  constexpr std::uint32_t kStepBytes = kMmaK * sizeof(std::uint16_t);
   if (major != MatrixMajor::kK || descriptor.swizzle_bytes == 0) return;
-  if (descriptor.start_address % descriptor.swizzle_bytes + kStepBytes <= descriptor.swizzle_bytes) return;
+  if (descriptor.start_address % descriptor.swizzle_bytes + kMmaStepBytes <= descriptor.swizzle_bytes) return;
   fail_at(ErrorKind::kDescriptor, point, descriptor.start_address,
           fmt::format(
               "the {} operand starts at shared {:#x}: {} bytes of K from there cross the end of its {}-byte "
               "swizzled row",
-              name, descriptor.start_address, kStepBytes, descriptor.swizzle_bytes));
+              name, descriptor.start_address, kMmaStepBytes, descriptor.swizzle_bytes));
 }
 
-void SharedOperand::read(const SharedMemory& shared, std::uint16_t* elements) const {
+void SharedOperand::read(const SharedMemory& shared, std::uint16_t* row_words) const {
+  auto* rows_out = reinterpret_cast<std::byte*>(row_words);
   for_each_chunk(*this, 0, rows, [&](std::uint32_t address, std::uint32_t mn, std::uint32_t k) {
-    std::uint16_t chunk[kChunkElements];
-    std::memcpy(chunk, shared.data(address), kChunkBytes);
-    for (std::uint32_t i = 0; i < kChunkElements; ++i) {
-      const std::uint32_t row = major == MatrixMajor::kK ? mn : mn + i;
-      const std::uint32_t column = major == MatrixMajor::kK ? k + i : k;
-      elements[row * kMmaK + column] = chunk[i];
+    const std::byte* chunk = shared.data(address);
+    if (major == MatrixMajor::kK) {
+      std::memcpy(rows_out + mn * kMmaStepBytes + k * bytes_per_element, chunk, kChunkBytes);
+      return;
     }
+    for (std::uint32_t i = 0; i < kChunkBytes / bytes_per_element; ++i)
+      std::memcpy(rows_out + (mn + i) * kMmaStepBytes + k * bytes_per_element, chunk + i * bytes_per_element,
+                  bytes_per_element);
   });
 }
 

@@ -1,5 +1,5 @@
-// An operand of a tensor core instruction that lies in shared memory, K = 16: where its elements are, and
-// what the shadow memory is told of its reading.
+// An operand of a tensor core instruction that lies in shared memory, one step of K: where its elements are,
+// and what the shadow memory is told of its reading.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,18 @@
 
 namespace jfa::simulator {
 
-/// `rows` rows (of A, or columns of B) of 16 elements in one CTA's shared memory.
+/// `rows` rows (of A, or columns of B) of one step, 32 bytes, in one CTA's shared memory.
 struct SharedOperand {
   MatrixDescriptor descriptor;
   MatrixMajor major = MatrixMajor::kK;
   std::uint32_t rows = 0;
+  std::uint32_t bytes_per_element = 2;
 
   /// Throws kDescriptor if a K step runs over the end of its swizzled row: what lies there is not documented.
   void check_row(const char* name, const ProgramPoint& point) const;
 
-  /// Reads all elements into elements[row][16].
-  void read(const SharedMemory& shared, std::uint16_t* elements) const;
+  /// Reads all rows, 16 words each.
+  void read(const SharedMemory& shared, std::uint16_t* row_words) const;
 
   /// Checks rows [first_row, first_row + row_count), multiples of 8, and puts them in flight, as few
   /// intervals. what: "the A operand of tcgen05.mma".

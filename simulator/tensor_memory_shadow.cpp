@@ -66,6 +66,7 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
 
 void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access earlier, Access access,
                                       const TensorRegion& region, const Accessor& accessor) const {
+  if (!fences_) return;
   for_each_cell_block(region, [&](std::uint32_t index) {
     const Record& record = records[index];
     if (record.time == 0) return;

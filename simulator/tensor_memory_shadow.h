@@ -29,7 +29,8 @@ class TensorMemoryShadow : public FlightOwner {
   /// issue. 0: none.
   using Order = std::uint64_t;
 
-  TensorMemoryShadow() = default;
+  /// fences: whether accesses need tcgen05.fence in between; see RunOptions::tensor_fences.
+  explicit TensorMemoryShadow(bool fences = true) : fences_(fences) {}
 
   /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write
   /// (unless both are writes of the same Order), and kMissingFence if the region's last producer or consumer
@@ -74,6 +75,7 @@ class TensorMemoryShadow : public FlightOwner {
                     const TensorRegion& region, const Accessor& accessor) const;
   static std::string describe(const Flight& flight);
 
+  bool fences_ = true;
   std::uint64_t time_ = 0;
   FlightId last_id_ = 0;
   std::vector<Flight> flights_;  // some dozens at most

@@ -16,7 +16,8 @@ constexpr std::uint64_t kOrderTag = std::uint64_t{1} << 63;
 
 }  // namespace
 
-SmTensorMemory::SmTensorMemory(Sm& sm) : memory(sm.machine().checks()), sm_(sm) {}
+SmTensorMemory::SmTensorMemory(Sm& sm)
+    : memory(sm.machine().checks()), shadow(sm.machine().config().options.tensor_fences), sm_(sm) {}
 
 TensorMemoryShadow::Order SmTensorMemory::order(std::uint32_t address, std::uint32_t shape_bits,
                                                 int cta_group) {

@@ -16,7 +16,7 @@ constexpr std::uint32_t kWarpRows = kWgmmaM / kWarpgroupWarps;
 int quarter(const Warp& warp) { return warp.index() % kWarpgroupWarps; }
 
 std::string name_of(const WgmmaInstruction& instruction) {
-  return fmt::format("wgmma m64n{}k16", instruction.n);
+  return fmt::format("wgmma m64n{}k{}", instruction.n, kMmaStepBytes / element_bytes(instruction.a_type));
 }
 
 // Buffers that every product uses in turn.
@@ -44,9 +44,11 @@ class WgmmaOperation : public AsyncOperation {
     else
       read_registers(scratch.a);
     product_->b.read(cta_.shared(), scratch.b.data());
-    if (instruction.negate_a) negate(scratch.a);
-    if (instruction.negate_b) negate(scratch.b);
-    scratch.operands.load(instruction.element, instruction.element, scratch.a, scratch.b);
+    if (instruction.negate_a) negate_elements(instruction.a_type, scratch.a);
+    if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b);
+    const bool fp8 = instruction.a_type == MmaElement::kE4M3 || instruction.a_type == MmaElement::kE5M2;
+    scratch.operands.load(instruction.a_type, instruction.b_type, scratch.a, scratch.b,
+                          fp8 ? kHopperFp8Precision : MmaPrecision{});
     for (std::uint32_t m = 0; m < kWgmmaM; ++m) accumulate_row(scratch.operands, m);
     product_->done = true;
     return true;
@@ -57,10 +59,6 @@ class WgmmaOperation : public AsyncOperation {
   }
 
  private:
-  static void negate(std::vector<std::uint16_t>& elements) {
-    for (std::uint16_t& element : elements) element ^= 0x8000;
-  }
-
   Warp& warp_of_row(std::uint32_t m) const {
     return cta_.warp(first_warp_ + static_cast<int>(m / kWarpRows));
   }
@@ -87,32 +85,29 @@ class WgmmaOperation : public AsyncOperation {
   void accumulate_row(const MmaOperands& operands, std::uint32_t m) const {
     const WgmmaInstruction& instruction = *product_->instruction;
     Warp& warp = warp_of_row(m);
-    const bool f32 = instruction.accumulator == MmaAccumulator::kF32;
+    const bool pairs = instruction.accumulator == MmaAccumulator::kF16;
     std::uint32_t row[256] = {};
-    // Calls function(register word, column) for each word of the row: one column of f32, two of f16.
+    // Calls function(register word, column) for each word of the row: one column, or two of f16.
     const auto for_each_word = [&](auto function) {
       for (std::uint32_t pair = 0; pair < instruction.n / 2; ++pair) {
         const std::uint32_t lane = lane_of(m, pair), index = pair_index(m, pair);
-        if (f32) {
+        if (pairs) {
+          function(warp.lanes<std::uint32_t>(instruction.d[index])[lane], 2 * pair);
+        } else {
           function(warp.lanes<std::uint32_t>(instruction.d[2 * index])[lane], 2 * pair);
           function(warp.lanes<std::uint32_t>(instruction.d[2 * index + 1])[lane], 2 * pair + 1);
-        } else {
-          function(warp.lanes<std::uint32_t>(instruction.d[index])[lane], 2 * pair);
         }
       }
     };
     if (product_->accumulate) {
       for_each_word([&](std::uint32_t word, std::uint32_t column) {
-        row[column] = f32 ? word : word & 0xffff;
-        if (!f32) row[column + 1] = word >> 16;
+        row[column] = pairs ? word & 0xffff : word;
+        if (pairs) row[column + 1] = word >> 16;
       });
     }
-    if (f32)
-      operands.accumulate_row_f32(static_cast<int>(m), row);
-    else
-      operands.accumulate_row_f16(static_cast<int>(m), row);
+    operands.accumulate_row(instruction.accumulator, static_cast<int>(m), row, instruction.saturate);
     for_each_word([&](std::uint32_t& word, std::uint32_t column) {
-      word = f32 ? row[column] : row[column] | row[column + 1] << 16;
+      word = pairs ? row[column] | row[column + 1] << 16 : row[column];
     });
   }
 
@@ -134,11 +129,11 @@ std::uint64_t uniform_descriptor(Warp& warp, Slot slot, const char* name, const 
   return values[0];
 }
 
-SharedOperand shared_operand(std::uint64_t bits, MatrixMajor major, std::uint32_t rows, const char* name,
-                             const ProgramPoint& point) {
+SharedOperand shared_operand(std::uint64_t bits, MatrixMajor major, std::uint32_t rows, MmaElement element,
+                             const char* name, const ProgramPoint& point) {
   const Result<MatrixDescriptor> descriptor = decode_matrix_descriptor(bits, DescriptorVersion::kSm90);
   if (!descriptor.ok()) fail(ErrorKind::kDescriptor, point, descriptor.status().message());
-  const SharedOperand operand{*descriptor, major, rows};
+  const SharedOperand operand{*descriptor, major, rows, element_bytes(element)};
   operand.check_row(name, point);
   return operand;
 }
@@ -187,8 +182,9 @@ Warpgroups::ProductPtr Warpgroups::open_product(Warp& warp, const WgmmaInstructi
   product->a_descriptor = a_bits;
   product->b_descriptor = b_bits;
   product->accumulate = scale != 0;
-  if (instruction.a.empty()) product->a = shared_operand(a_bits, instruction.a_major, kWgmmaM, "A", point);
-  product->b = shared_operand(b_bits, instruction.b_major, instruction.n, "B", point);
+  if (instruction.a.empty())
+    product->a = shared_operand(a_bits, instruction.a_major, kWgmmaM, instruction.a_type, "A", point);
+  product->b = shared_operand(b_bits, instruction.b_major, instruction.n, instruction.b_type, "B", point);
   // All of B may be read from the first warp's issue on.
   product->b.begin(cta_, 0, instruction.n, "the B operand of wgmma", point, product->flights);
   group.open.push_back(product);
@@ -205,8 +201,7 @@ void Warpgroups::issue(Warp& warp, const WgmmaInstruction& instruction, LaneMask
   const ProductPtr product = open_product(warp, instruction, active, point);
   WarpState& own = state(warp);
   if (cta_.machine().checks()) {
-    const std::uint32_t shape =
-        instruction.n << 1 | static_cast<std::uint32_t>(instruction.accumulator == MmaAccumulator::kF32);
+    const std::uint32_t shape = instruction.n << 2 | static_cast<std::uint32_t>(instruction.accumulator);
     own.registers.take({point, &instruction.watched_d, &instruction.watched_a, shape, product->sequence},
                        point);
   }

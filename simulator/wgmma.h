@@ -21,9 +21,11 @@ inline constexpr std::uint32_t kWgmmaM = 64;
 /// One wgmma.mma_async instruction as decoded.
 struct WgmmaInstruction {
   std::uint32_t n = 8;
-  MmaElement element = MmaElement::kF16;
+  MmaElement a_type = MmaElement::kF16;
+  MmaElement b_type = MmaElement::kF16;
+  bool saturate = false;  // integers
   MmaAccumulator accumulator = MmaAccumulator::kF32;
-  std::vector<Slot> d;  // n / 2 registers of f32, n / 4 of f16 pairs
+  std::vector<Slot> d;  // n / 2 registers of f32 or s32, n / 4 of f16 pairs
   std::vector<Slot> a;  // four registers, or none: A lies in shared memory
   Slot a_descriptor = kNoSlot;
   Slot b_descriptor = kNoSlot;

@@ -39,8 +39,15 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
   } else if (key == "checks") {
     if (!number || *number > 1) return refuse("must be 0 or 1");
     run.checks = *number == 1;
+  } else if (key == "dynamic_alignment") {
+    if (!number || *number < 16 || *number > 1024 || (*number & (*number - 1)) != 0)
+      return refuse("must be a power of two from 16 to 1024");
+    run.dynamic_shared_alignment = static_cast<std::uint32_t>(*number);
+  } else if (key == "tensor_fences") {
+    if (!number || *number > 1) return refuse("must be 0 or 1");
+    run.tensor_fences = *number == 1;
   } else {
-    return refuse("unknown; known are sms, schedule, seed and checks");
+    return refuse("unknown; known are sms, schedule, seed, checks, dynamic_alignment and tensor_fences");
   }
   return {};
 }

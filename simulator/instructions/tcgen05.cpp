@@ -129,6 +129,7 @@ Step fence_after(Warp& warp, const Instruction&, LaneMask) {
 // --- mma: every active lane issues one, as a rule only one is active.
 
 struct MmaData {
+  MmaKind kind = MmaKind::kF16;
   int group = 1;
   AddressOperand d;
   bool tensor_a = false;
@@ -145,6 +146,7 @@ Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<MmaData>();
   for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
     MmaArguments arguments;
+    arguments.kind = data.kind;
     arguments.cta_group = data.group;
     arguments.d_address = static_cast<std::uint32_t>(address_of(warp, data.d, lane));
     if (data.tensor_a) {
@@ -166,6 +168,10 @@ Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
 
 void decode_mma(Decoder& d) {
   MmaData data;
+  data.kind = d.has("kind::tf32")     ? MmaKind::kTF32
+              : d.has("kind::f8f6f4") ? MmaKind::kF8F6F4
+              : d.has("kind::i8")     ? MmaKind::kI8
+                                      : MmaKind::kF16;
   data.group = cta_group(d);
   data.d = tensor_address_operand(d, 0);
   data.tensor_a = d.is_address(1);
@@ -187,10 +193,10 @@ void decode_mma(Decoder& d) {
     ++next;
   }
   if (next >= d.count()) d.fail("enable-input-d is missing");
-  data.enable_input_d =
-      d.is_immediate(next) ? d.constant(d.immediate(next) != 0 ? 1 : 0, 1) : d.source(next, 1);
-  ++next;
+  data.enable_input_d = d.source(next++, 1);
   if (next < d.count()) {
+    if (data.kind != MmaKind::kF16 && data.kind != MmaKind::kTF32)
+      d.fail("scale-input-d is for kinds f16 and tf32");
     const std::int64_t scale = d.immediate(next);
     if (scale < 0 || scale > 15) d.fail(fmt::format("scale-input-d is {} and must be 0 to 15", scale));
     data.scale_input_d = static_cast<int>(scale);
@@ -277,7 +283,7 @@ void register_tcgen05(InstructionTable& table) {
   table.add("tcgen05.fence::after_thread_sync", [](Decoder& d) { d.emit(fence_after); });
   // The collector modifiers say whether A stays in a buffer: a hint.
   table.add(
-      "tcgen05.mma.(cta_group::1|cta_group::2).kind::f16"
+      "tcgen05.mma.(cta_group::1|cta_group::2).(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)"
       ".(collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard)?",
       decode_mma);
   table.add(

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "simulator/instruction_table.h"
+#include "simulator/instructions/mma_types.h"
 #include "simulator/machine.h"
 #include "simulator/register_pool.h"
 
@@ -68,18 +69,23 @@ MatrixMajor major_of(Decoder& d, int index) {
   return transposed == 0 ? MatrixMajor::kK : MatrixMajor::kMN;
 }
 
+// .shape .satfinite? .dtype .atype .btype
 void decode_mma(Decoder& d) {
   d.require_converged();
   WgmmaInstruction instruction;
-  instruction.n = columns_of(d.modifier(3));
-  instruction.accumulator = d.modifier(4) == "f32" ? MmaAccumulator::kF32 : MmaAccumulator::kF16;
-  instruction.element = d.modifier(5) == "bf16" ? MmaElement::kBF16 : MmaElement::kF16;
+  const std::string_view shape = d.modifier(3);
+  instruction.n = columns_of(shape);
+  instruction.saturate = d.has("satfinite");
+  if (instruction.saturate && d.modifier(5) != "s32") d.fail(".satfinite is for integers");
+  instruction.accumulator = mma_accumulator(d.modifier(5));
+  instruction.a_type = mma_element(d.modifier(6));
+  instruction.b_type = mma_element(d.modifier(7));
   const std::size_t registers =
-      instruction.accumulator == MmaAccumulator::kF32 ? instruction.n / 2 : instruction.n / 4;
+      instruction.accumulator == MmaAccumulator::kF16 ? instruction.n / 4 : instruction.n / 2;
   instruction.d = d.vector_destination(0, 32);
   if (instruction.d.size() != registers)
-    d.fail(fmt::format("the accumulator of m64n{}k16 is {} registers, not {}", instruction.n, registers,
-                       instruction.d.size()));
+    d.fail(
+        fmt::format("the accumulator of {} is {} registers, not {}", shape, registers, instruction.d.size()));
   instruction.watched_d = d.watch(0);
   const bool from_registers = d.is_vector(1);
   if (from_registers) {
@@ -92,12 +98,23 @@ void decode_mma(Decoder& d) {
   }
   instruction.b_descriptor = d.source(2, 64);
   instruction.scale_d = d.source(3, 1);
-  instruction.negate_a = sign_of(d, 4);
-  instruction.negate_b = sign_of(d, 5);
-  int next = 6;
-  if (!from_registers) instruction.a_major = major_of(d, next++);
-  instruction.b_major = major_of(d, next);
+  if (instruction.accumulator != MmaAccumulator::kS32) {
+    instruction.negate_a = sign_of(d, 4);
+    instruction.negate_b = sign_of(d, 5);
+  }
+  if (element_bytes(instruction.a_type) == 2) {  // the other types are K-major
+    int next = 6;
+    if (!from_registers) instruction.a_major = major_of(d, next++);
+    instruction.b_major = major_of(d, next);
+  }
   d.emit(mma).extra = d.attach(std::move(instruction));
+}
+
+std::string shapes_of(int k, int n_step_above_32) {
+  std::string shapes;
+  for (int n = 8; n <= 256; n += n < 32 ? 8 : n_step_above_32)
+    shapes += fmt::format("{}m64n{}k{}", shapes.empty() ? "" : "|", n, k);
+  return shapes;
 }
 
 template <bool increase>
@@ -117,10 +134,16 @@ void decode_setmaxnreg(Decoder& d) {
 }  // namespace
 
 void register_wgmma(InstructionTable& table) {
-  std::string shapes;
-  for (int n = 8; n <= 256; n += 8) shapes += fmt::format("{}m64n{}k16", shapes.empty() ? "" : "|", n);
-  table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).f32.bf16.bf16", shapes), decode_mma);
-  table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).(f32|f16).f16.f16", shapes), decode_mma);
+  // An accumulator type, then the types of A and B, which only 8-bit types may mix. Modifiers 3 to 7 are what
+  // decode_mma reads, so all have the place of .satfinite, which only integers take.
+  const auto add = [&](const std::string& shapes, const char* types) {
+    table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).satfinite?.{}", shapes, types), decode_mma);
+  };
+  add(shapes_of(16, 8), "f32.bf16.bf16");
+  add(shapes_of(16, 8), "(f32|f16).f16.f16");
+  add(shapes_of(8, 8), "f32.tf32.tf32");
+  add(shapes_of(32, 8), "(f32|f16).(e4m3|e5m2).(e4m3|e5m2)");
+  add(shapes_of(32, 16), "s32.(u8|s8).(u8|s8)");
   table.add("wgmma.fence.sync.aligned", [](Decoder& d) {
     d.require_converged();
     d.emit(fence);
