@@ -1,6 +1,6 @@
 // jfa_bench_kernels: what each emitted kernel costs. Compiles a list of configurations with NVRTC, no GPU
-// needed, and prints registers, spills and shared memory of every entry and the time NVRTC took. Exit status
-// 1 if a kernel spills or does not compile.
+// needed, and prints registers, spills, shared and tensor memory of every entry, the tensor core's cycles for
+// one tile, and the time NVRTC took. Exit status 1 if a kernel spills or does not compile.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -14,6 +14,8 @@
 #include "runtime/nvrtc.h"
 
 namespace {
+
+constexpr const char* kRow = "{:36} {:22} {:>7} {:>9} {:>7} {:>12} {:>7} {:>11} {:>8} {:>8}\n";
 
 std::vector<jfa::Configuration> configurations(const std::string& target) {
   std::vector<jfa::Configuration> list;
@@ -30,8 +32,16 @@ std::vector<jfa::Configuration> configurations(const std::string& target) {
   add([](auto& it) { it.groups = 4; });
   add([](auto& it) { it.broadcast_q = true; });
   add([](auto& it) { it.head_dim = 64, it.window = 64, it.groups = 8, it.dtype = jfa::DType::fp16; });
-  add([](auto& it) { it.pass = jfa::Pass::backward; });
-  add([](auto& it) { it.pass = jfa::Pass::backward, it.broadcast_q = true; });
+  for (const bool broadcast_q : {false, true}) {
+    for (std::int64_t head_dim : {16, 32, 64, 96, 128})
+      add([&](auto& it) {
+        it.pass = jfa::Pass::backward, it.broadcast_q = broadcast_q, it.head_dim = head_dim;
+      });
+    add([&](auto& it) {
+      it.pass = jfa::Pass::backward, it.broadcast_q = broadcast_q;
+      it.dtype = jfa::DType::fp16, it.window = 128, it.groups = 4;
+    });
+  }
   return list;
 }
 
@@ -52,10 +62,13 @@ jfa::Result<bool> print_kernel(const jfa::Nvrtc& nvrtc, const jfa::Configuration
     const jfa::EntryFacts& facts = found->second;
     const int spill_bytes = facts.spill_store_bytes + facts.spill_load_bytes;
     spills |= spill_bytes > 0;
-    fmt::print("{:36} {:20} {:>7} {:>9} {:>7} {:>12} {:>10} {:>9}\n", first ? image->name : "", entry.name,
-               entry.threads, facts.registers, spill_bytes, entry.shared_bytes + facts.static_shared_bytes,
-               first ? fmt::format("{:.0f}", image->compile_ms) : "",
-               first ? fmt::format("{}", image->cubin.size()) : "");
+    fmt::print(
+        kRow, first ? image->name : "", entry.name, entry.threads, facts.registers, spill_bytes,
+        entry.shared_bytes + facts.static_shared_bytes,
+        entry.tensor_map.empty() ? "" : fmt::format("{}", plan->tensor_memory_columns),
+        entry.tile_products.empty() ? "" : fmt::format("{}", jfa::tensor_core_cycles(entry, spec->target)),
+        first ? fmt::format("{:.0f}", image->compile_ms) : "",
+        first ? fmt::format("{}", image->cubin.size()) : "");
     first = false;
   }
   return !spills;
@@ -71,8 +84,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   fmt::print("NVRTC {} at {}\n\n", nvrtc.value()->version(), nvrtc.value()->path());
-  fmt::print("{:36} {:20} {:>7} {:>9} {:>7} {:>12} {:>10} {:>9}\n", "kernel", "entry", "threads", "registers",
-             "spill B", "shared B/CTA", "NVRTC ms", "cubin B");
+  fmt::print(kRow, "kernel", "entry", "threads", "registers", "spill B", "shared B/CTA", "columns",
+             "cycles/tile", "NVRTC ms", "cubin B");
   bool ok = true;
   for (const jfa::Configuration& configuration : configurations(target)) {
     const auto clean = print_kernel(*nvrtc.value(), configuration);

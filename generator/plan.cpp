@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "generator/plan_layout.h"
 #include "generator/target_family.h"
 #include "templates/attention/backward_parameters.h"
 #include "templates/attention/parameters.h"
@@ -79,6 +80,10 @@ void plan_shared_memory(KernelPlan& plan, int control_bytes) {
   const int fixed = kTileAlignmentBytes + control_bytes + (plan.query_stages + 1) * query_bytes;
   plan.key_value_stages = std::min(kMostKeyValueStages, (kSharedLimitBytes - fixed) / key_bytes);
   plan.main.shared_bytes = fixed + plan.key_value_stages * key_bytes;
+  plan.main.shared_map = memory_map({{"queries", plan.query_stages * query_bytes},
+                                     {"keys and values", plan.key_value_stages * key_bytes},
+                                     {"output", query_bytes},
+                                     {"control", control_bytes}});
 }
 
 KernelPlan plan_backward_entries(const KernelSpec& spec, int threads) {
@@ -100,6 +105,11 @@ KernelPlan plan_backward_entries(const KernelSpec& spec, int threads) {
   const int pair_bytes = backward.streamed_tile * (2 * row_bytes + kQueryStatsBytes);
   backward.streamed_stages = std::min(kMostKeyValueStages, (kSharedLimitBytes - fixed) / pair_bytes);
   backward.keys.shared_bytes = backward.queries.shared_bytes = fixed + backward.streamed_stages * pair_bytes;
+  const int stats_bytes = backward.streamed_stages * backward.streamed_tile * kQueryStatsBytes;
+  backward.keys.shared_map = backward.queries.shared_map =
+      memory_map({{"stationary pairs", kStationaryStages * 2 * plan.key_tile * row_bytes},
+                  {"streamed pairs", backward.streamed_stages * pair_bytes - stats_bytes},
+                  {"control", kControlBytes + stats_bytes}});
   return plan;
 }
 
@@ -120,6 +130,12 @@ void plan_broadcast_entry(KernelPlan& plan, int threads, int control_bytes) {
   if (fixed() + 2 * pair_bytes > kSharedLimitBytes) broadcast.output_grad_rows = broadcast.query_tile;
   broadcast.pair_stages = std::min(kMostKeyValueStages, (kSharedLimitBytes - fixed()) / pair_bytes);
   broadcast.main.shared_bytes = fixed() + broadcast.pair_stages * pair_bytes;
+  broadcast.main.shared_map =
+      memory_map({{"queries", broadcast.query_tile * row_bytes},
+                  {"output gradients", broadcast.output_grad_rows * row_bytes},
+                  {"score gradients", score_grad_bytes},
+                  {"key and value pairs", broadcast.pair_stages * pair_bytes},
+                  {"control", control_bytes + broadcast.output_grad_rows * kQueryStatsBytes}});
 }
 
 namespace {
@@ -300,8 +316,8 @@ nlohmann::ordered_json backward_paths(const KernelPlan& plan) {
 
 std::string describe(const KernelPlan& plan) {
   const KernelSpec& spec = plan.spec;
-  auto entry = [](const EntryPlan& entry) {
-    return nlohmann::ordered_json{
+  auto entry = [&](const EntryPlan& entry) {
+    nlohmann::ordered_json json{
         {"name", entry.name},
         {"threads", entry.threads},
         {"shared_bytes", entry.shared_bytes},
@@ -309,6 +325,8 @@ std::string describe(const KernelPlan& plan) {
                  : entry.grid == EntryPlan::Grid::kPersistent ? "persistent"
                                                               : "streaming"},
     };
+    describe_layout(entry, spec.target, json);
+    return json;
   };
   nlohmann::ordered_json entries;
   for (const EntryPlan* planned : entries_of(plan)) entries.push_back(entry(*planned));

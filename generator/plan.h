@@ -11,6 +11,20 @@
 
 namespace jfa {
 
+/// A piece of a CTA's shared memory, in bytes behind the alignment of its tiles, or of tensor memory, in
+/// columns.
+struct MemoryRegion {
+  std::string name;
+  int begin = 0;
+  int size = 0;
+};
+
+/// A product of [m, k] and [k, n].
+struct TileProduct {
+  std::string name;
+  int m = 0, n = 0, k = 0;
+};
+
 /// One __global__ function of the emitted source.
 struct EntryPlan {
   /// kPersistent: as many CTAs as fit the device at once, each with the target's tensor memory. kStreaming:
@@ -20,6 +34,10 @@ struct EntryPlan {
   int threads = 0;
   int shared_bytes = 0;  // dynamic shared memory
   Grid grid = Grid::kOneCta;
+  // For who reads the plan; the templates say the same in their own words.
+  std::vector<MemoryRegion> shared_map = {};
+  std::vector<MemoryRegion> tensor_map = {};
+  std::vector<TileProduct> tile_products = {};  // what the tensor core does for one streamed tile
 };
 
 /// How one operand is cut for the tensor-map engine: boxes of box_dim columns, in a swizzle as wide.
@@ -130,6 +148,10 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
 
 /// All entries of the emitted source, in the order of their launch.
 std::vector<const EntryPlan*> entries_of(const KernelPlan& plan);
+
+/// Cycles that the tensor core of one multiprocessor takes at its full 16-bit rate for tile_products: the sum
+/// of 2 m n k over the floating-point operations of a cycle, 8192 on 10.x and 4096 on 9.0.
+int tensor_core_cycles(const EntryPlan& entry, Target target);
 
 /// The plan as JSON, for `jfa emit --format plan`.
 std::string describe(const KernelPlan& plan);

@@ -1,6 +1,11 @@
 // A target is one folder of templates and one plan file; this is how the plan file is found.
 #pragma once
 
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "generator/plan.h"
 
 namespace jfa {
@@ -11,6 +16,9 @@ KernelPlan plan_sm90(const KernelSpec& spec);   // compute capability 9.0
 KernelPlan plan_sm100(const KernelSpec& spec);  // 10.0 and 10.3
 
 // ---- What the plans share.
+
+/// Regions of these names and sizes, one after the other.
+std::vector<MemoryRegion> memory_map(std::initializer_list<std::pair<std::string_view, int>> regions);
 
 /// Columns of a box and its swizzle: the widest that divides the padded row.
 OperandPlan plan_operand(int padded_dim);

@@ -13,7 +13,7 @@ namespace jfa::test {
 namespace {
 
 struct Repeated {
-  const char* name;
+  std::string name;
   Problem problem;
 };
 

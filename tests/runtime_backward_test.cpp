@@ -45,8 +45,8 @@ struct Arguments {
     value_grad.address = kAddress * 11;
   }
 
-  static Arguments broadcast() {
-    Arguments arguments(30, 90);
+  static Arguments broadcast(std::int64_t query_rows) {
+    Arguments arguments(query_rows, 3 * query_rows);
     arguments.call.broadcast_q = true;
     arguments.call.query_offset = {};
     return arguments;
@@ -156,7 +156,7 @@ TEST_CASE("every entry in its order, with the call's numbers") {
 
 TEST_CASE("pieces of the workspace lie apart and inside") {
   Device device = fresh_device();
-  Arguments arguments = Arguments::broadcast();
+  Arguments arguments = Arguments::broadcast(130);
   arguments.output_grad.dim_stride = 0;
   const Workspace workspace = workspace_for(device, arguments);
   REQUIRE(arguments.run(device, workspace).ok());
@@ -183,7 +183,7 @@ TEST_CASE("pieces of the workspace lie apart and inside") {
 
 TEST_CASE("broadcast_q: parts of the batch, summed by a last launch") {
   Device device = fresh_device();
-  Arguments arguments = Arguments::broadcast();
+  Arguments arguments = Arguments::broadcast(130);
   arguments.query_grad.row_stride = 400;
   const Workspace workspace = workspace_for(device, arguments);
   REQUIRE(arguments.run(device, workspace).ok());
@@ -199,8 +199,37 @@ TEST_CASE("broadcast_q: parts of the batch, summed by a last launch") {
   CHECK(sum.row_stride == 400);
   CHECK(sum.head_stride == 24);
   CHECK(sum.parts == 3);
-  CHECK(sum.query_rows == 30);
+  CHECK(sum.query_rows == 130);
   CHECK(sum.head_dim == 24);
+}
+
+TEST_CASE("broadcast_q: queries that fit one tile go through all keys in one launch") {
+  Device device = fresh_device();
+  Arguments arguments = Arguments::broadcast(30);
+  arguments.lse_grad = kAddress * 12;
+  const Workspace workspace = workspace_for(device, arguments);
+  const Status status = arguments.run(device, workspace);
+  REQUIRE_MESSAGE(status.ok(), status.message(), status.detail());
+  REQUIRE(launched() == std::vector<std::string>{"jfa_prepare_broadcast", "jfa_delta",
+                                                 "jfa_backward_broadcast", "jfa_sum_query_grad"});
+  const auto& launches = fake_driver().launches;
+  const kernel::BroadcastArguments& broadcast = launches[2].broadcast;
+  CHECK(broadcast.header == launches[0].broadcast_prepare.common.header);
+  CHECK(broadcast.key_sequences == launches[0].broadcast_prepare.key_sequences);
+  CHECK(broadcast.delta == launches[1].delta.delta);
+  CHECK(broadcast.query_heads == 8);
+  CHECK(broadcast.query_rows == 30);
+  CHECK(broadcast.output_rows == 90);
+  CHECK(broadcast.slot_rows == 32);
+  // A part for each of the 4 multiprocessors and 2 key heads, but no more than the 500 keys have tiles.
+  CHECK(broadcast.parts == 2);
+  CHECK(launches[2].ctas == 4);
+  // The query's and the output gradient's boxes are a head's slot.
+  for (const int map : {0, 3}) CHECK(fake_driver().maps[launches[2].map_ids[map]].box[2] == 32);
+  const kernel::SumArguments& sum = launches[3].sum;
+  CHECK(sum.partial_query_grad == broadcast.partial_query_grad);
+  CHECK(sum.parts == 2);
+  CHECK(sum.partial_rows == 32);
 }
 
 TEST_CASE("an output gradient that a tensor map does not take is packed first") {

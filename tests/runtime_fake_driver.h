@@ -23,15 +23,17 @@ struct FakeLaunch {
   unsigned threads = 0;
   unsigned shared_bytes = 0;
   CUstream stream = nullptr;
-  CUcontext context = nullptr;                          // current at the launch
-  kernel::PrepareArguments prepare{};                   // of jfa_prepare
-  kernel::ForwardArguments forward{};                   // of jfa_forward
-  kernel::MergeArguments merge{};                       // of jfa_merge
-  kernel::BackwardPrepareArguments backward_prepare{};  // of jfa_prepare_backward
-  kernel::DeltaArguments delta{};                       // of jfa_delta
-  kernel::BackwardArguments backward{};                 // of jfa_backward_keys and jfa_backward_queries
-  kernel::SumArguments sum{};                           // of jfa_sum_query_grad
-  std::vector<std::uint64_t> map_ids;                   // which encodings an entry's maps are
+  CUcontext context = nullptr;                            // current at the launch
+  kernel::PrepareArguments prepare{};                     // of jfa_prepare
+  kernel::ForwardArguments forward{};                     // of jfa_forward
+  kernel::MergeArguments merge{};                         // of jfa_merge
+  kernel::BackwardPrepareArguments backward_prepare{};    // of jfa_prepare_backward
+  kernel::DeltaArguments delta{};                         // of jfa_delta
+  kernel::BackwardArguments backward{};                   // of jfa_backward_keys and jfa_backward_queries
+  kernel::SumArguments sum{};                             // of jfa_sum_query_grad
+  kernel::BroadcastPrepareArguments broadcast_prepare{};  // of jfa_prepare_broadcast
+  kernel::BroadcastArguments broadcast{};                 // of jfa_backward_broadcast
+  std::vector<std::uint64_t> map_ids;                     // which encodings an entry's maps are
 };
 
 struct FakeMap {

@@ -1,2 +1,6 @@
 jfa_add_test(templates_embed_test SOURCES templates_embed_test.cpp LIBRARIES jfa_generator)
 target_compile_definitions(templates_embed_test PRIVATE JFA_TEMPLATE_DIR="${PROJECT_SOURCE_DIR}/templates")
+
+jfa_add_test(generator_plan_test
+  SOURCES generator_plan_test.cpp
+  LIBRARIES jfa_generator fmt::fmt nlohmann_json::nlohmann_json)

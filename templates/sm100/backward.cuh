@@ -196,24 +196,21 @@ __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory la
   phases.outstanding = true;
 }
 
-// The whole CTA: barriers and tensor memory, then roles(warp, memory), then tensor memory back.
-template <class Control, class Init, class Roles>
-__device__ inline void run_roles(const BackwardShared<Control>& shared, Init init, Roles roles) {
-  Control& control = *shared.control;
+// The whole CTA: barriers and tensor memory, then roles(warp, memory), then tensor memory back. address:
+// shared memory for that of the tensor memory.
+template <class Init, class Roles>
+__device__ inline void run_roles(TensorMemory* address, Init init, Roles roles) {
   const int warp = threadIdx.x / 32;
   if (threadIdx.x == 0) {
     init();
-    init_product_barriers(control.barriers);
     fence_mbarrier_init();
   }
   if (warp == 3) {
-    tcgen05_alloc(&control.tensor_memory, config::kTensorMemoryColumns);
+    tcgen05_alloc(address, config::kTensorMemoryColumns);
     tcgen05_relinquish_alloc_permit();
-    tcgen05_fence_before_thread_sync();
   }
   __syncthreads();
-  tcgen05_fence_after_thread_sync();
-  const TensorMemory memory = control.tensor_memory;
+  const TensorMemory memory = *address;
   roles(warp, memory);
   __syncwarp();  // the elected lanes rejoin their warps: the CTA's barrier is for whole ones
   tcgen05_fence_before_thread_sync();

@@ -92,7 +92,11 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   const BackwardShared<keys::Control> shared = carve_backward<keys::Control>(shared_bytes);
   BackwardPipeline<KeyTile>& pipeline = shared.control->pipeline;
   run_roles(
-      shared, [&] { init_pipeline(pipeline, 3 + kGradientWarps, 1, 32); },
+      &shared.control->tensor_memory,
+      [&] {
+        init_pipeline(pipeline, 3 + kGradientWarps, 1, 32);
+        init_product_barriers(shared.control->barriers);
+      },
       [&](int warp, TensorMemory memory) {
         if (warp == 0) {
           if (elect_sync()) keys::load(shared, &query, &key, &value, &output_grad);

@@ -99,7 +99,11 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   const BackwardShared<queries::Control> shared = carve_backward<queries::Control>(shared_bytes);
   BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
   run_roles(
-      shared, [&] { init_pipeline(pipeline, 2 + kGradientWarps, 1, 0); },
+      &shared.control->tensor_memory,
+      [&] {
+        init_pipeline(pipeline, 2 + kGradientWarps, 1, 0);
+        init_product_barriers(shared.control->barriers);
+      },
       [&](int warp, TensorMemory memory) {
         if (warp == 0) {
           if (elect_sync()) queries::load(shared, arguments, &query, &key, &value, &output_grad);
