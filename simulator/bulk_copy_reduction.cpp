@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "simulator/float_format.h"
+
 namespace jfa::simulator {
 namespace {
 
@@ -13,9 +15,9 @@ namespace {
 // once more gives the correctly rounded result.
 struct Half {
   std::uint16_t bits;
-  float value() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+  float value() const { return static_cast<float>(decode_float(bits, kFloat16)); }
   static Half round(float x) {
-    return std::isnan(x) ? Half{0x7fff} : Half{std::bit_cast<std::uint16_t>(static_cast<_Float16>(x))};
+    return {static_cast<std::uint16_t>(encode_float(x, kFloat16, Rounding::kNearest))};
   }
 };
 
@@ -57,9 +59,10 @@ T apply_integer(ReductionOp op, T old, T value) {
 
 template <class T>
 T apply_float(ReductionOp op, T old, T value) {
-  if (op == ReductionOp::kMin) return std::fmin(old, value);
-  if (op == ReductionOp::kMax) return std::fmax(old, value);
-  return old + value;
+  if (op == ReductionOp::kAdd) return old + value;
+  // A number wins over any NaN, which is not what std::fmin does with signalling ones.
+  if (std::isnan(old) || std::isnan(value)) return std::isnan(old) ? value : old;
+  return op == ReductionOp::kMin ? std::fmin(old, value) : std::fmax(old, value);
 }
 
 template <class T>

@@ -56,6 +56,9 @@ const std::map<std::string, SpecialRegister, std::less<>>& special_registers() {
   return table;
 }
 
+constexpr std::uint32_t kMaxParameterBytes = 32764;   // what a kernel may take
+constexpr std::uint32_t kMaxLocalBytes = 512 * 1024;  // what a thread may have
+
 std::uint32_t align_up(std::uint32_t value, std::uint32_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
@@ -131,6 +134,11 @@ void EntryBuilder::lay_out_parameters() {
   std::uint32_t offset = 0;
   for (const Variable& p : function_.parameters) {
     offset = align_up(offset, p.alignment);
+    if (p.size_bytes > kMaxParameterBytes - std::min(offset, kMaxParameterBytes))
+      throw PtxError{function_.ptx_line,
+                     "entry `" + function_.name + "` has more than " + std::to_string(kMaxParameterBytes) +
+                         " bytes of parameters",
+                     {}};
     const auto size = static_cast<std::uint32_t>(p.size_bytes);
     entry_.parameters.push_back({p.name, offset, size, p.alignment});
     parameter_offsets_[p.name] = offset;
@@ -239,7 +247,8 @@ Slot EntryBuilder::special(const std::string& name, const Decoder& decoder) {
   return it->second;
 }
 
-Slot EntryBuilder::shared_address(const Variable& v, std::int64_t displacement, int bits) {
+Slot EntryBuilder::shared_address(const Variable& v, std::int64_t displacement, int bits,
+                                  const Decoder& decoder) {
   const bool dynamic = v.external;
   std::uint32_t offset = 0;
   if (dynamic) {
@@ -248,6 +257,9 @@ Slot EntryBuilder::shared_address(const Variable& v, std::int64_t displacement, 
     auto [it, fresh] = shared_offsets_.try_emplace(&v, 0);
     if (fresh) {
       it->second = align_up(entry_.static_shared_bytes, v.alignment);
+      if (v.size_bytes > kMaxSharedBytesPerCta - std::min(it->second, kMaxSharedBytesPerCta))
+        decoder.fail("`" + v.name + "` and what lies before it are more shared memory than the " +
+                     std::to_string(kMaxSharedBytesPerCta) + " bytes of a CTA");
       entry_.static_shared_bytes = it->second + static_cast<std::uint32_t>(v.size_bytes);
       entry_.shared_variables.push_back({v.name, it->second, static_cast<std::uint32_t>(v.size_bytes)});
     }
@@ -274,11 +286,14 @@ Slot EntryBuilder::symbol(const std::string& name, std::int64_t displacement, in
       if (m.name == name) v = &m;
   }
   if (v == nullptr) decoder.fail("`" + name + "` is not declared");
-  if (v->space == Space::kShared) return shared_address(*v, displacement, width);
+  if (v->space == Space::kShared) return shared_address(*v, displacement, width, decoder);
   if (v->space != Space::kLocal) decoder.fail("the address of `" + name + "` is not supported");
   auto [it, fresh] = local_offsets_.try_emplace(v, 0);
   if (fresh) {
     it->second = align_up(entry_.local_bytes, v->alignment);
+    if (v->size_bytes > kMaxLocalBytes - std::min(it->second, kMaxLocalBytes))
+      decoder.fail("`" + name + "` and what lies before it are more local memory than the " +
+                   std::to_string(kMaxLocalBytes) + " bytes of a thread");
     entry_.local_bytes = align_up(it->second + static_cast<std::uint32_t>(v->size_bytes), 16);
   }
   return number(it->second);

@@ -44,7 +44,7 @@ class EntryBuilder {
   Slot constant(std::uint64_t value, int bits);
   Slot special(const std::string& name, const Decoder& decoder);
   Slot symbol(const std::string& name, std::int64_t displacement, int bits, const Decoder& decoder);
-  Slot shared_address(const Variable& variable, std::int64_t displacement, int bits);
+  Slot shared_address(const Variable& variable, std::int64_t displacement, int bits, const Decoder& decoder);
   Instruction& emit(Handler handler);
 
   const PtxModule& module_;

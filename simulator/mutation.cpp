@@ -127,8 +127,9 @@ class Writer {
   std::string changed(int index, std::string_view operation, std::int64_t by) const {
     const Operand& old = operand(index);
     if (old.kind == Operand::Kind::kInteger) {
-      const auto value = static_cast<std::int64_t>(old.value);
-      return with_operand(index, std::to_string(operation == "xor.b32" ? value ^ by : value + by));
+      const auto step = static_cast<std::uint64_t>(by);
+      const std::uint64_t value = operation == "xor.b32" ? old.value ^ step : old.value + step;
+      return with_operand(index, std::to_string(static_cast<std::int64_t>(value)));
     }
     return fmt::format("{{ .reg .b32 %mutant; {} %mutant, {}, {}; {} }}", operation, old.name, by,
                        with_operand(index, "%mutant"));
@@ -139,7 +140,8 @@ class Writer {
     const int total = std::max(count(), index + 1);
     for (int i = 0; i < total; ++i) {
       if (i > 0) operands += ",";
-      operands += i == index ? " " + text : operands_[static_cast<std::size_t>(i)];
+      const auto place = static_cast<std::size_t>(i);  // a text that does not load may lack operands
+      operands += i == index ? " " + text : place < operands_.size() ? operands_[place] : " _";
     }
     return guarded(statement_.opcode + operands);
   }

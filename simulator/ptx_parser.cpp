@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cstring>
 #include <optional>
@@ -35,6 +36,12 @@ std::optional<Space> space_of(std::string_view word) {
   return std::nullopt;
 }
 
+// Bounds on what a text may ask for, far above what kernels need and far below what would hurt.
+constexpr std::uint64_t kMaxVariableBytes = 1ull << 30;
+constexpr std::uint64_t kMaxAlignment = 1ull << 16;
+constexpr std::uint64_t kMaxRegisters = 10'000'000;
+constexpr int kMaxNesting = 64;  // of operands and initialisers
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : cursor_(text) {}
@@ -46,7 +53,9 @@ class Parser {
 
  private:
   void module_item() {
+    cursor_.peek();  // to the word's line
     const std::size_t start = cursor_.position();
+    const int line = cursor_.line();
     const std::string_view word = cursor_.word();
     if (word == ".version") {
       module_.version = std::string(cursor_.word());
@@ -75,16 +84,24 @@ class Parser {
     } else if (word == ".func") {
       function(false);
     } else if (word == ".alias") {
-      while (!cursor_.accept(';')) cursor_.word(), cursor_.accept(',');
+      skip_words(';');
     } else if (const auto space = space_of(word)) {
       for (Variable& v : variable_list(*space)) module_.variables.push_back(std::move(v));
     } else if (!word.empty() && cursor_.accept(':')) {
       skip_data();  // $L__info_string0: .b8 …
     } else {
-      cursor_.fail("`" + std::string(cursor_.between(start, std::min(start + 40, cursor_.position() + 1))) +
-                   "` is not known at module level");
+      throw PtxError{line,
+                     "`" + std::string(word.empty() ? cursor_.between(start, start + 1) : word) +
+                         "` is not known at module level",
+                     {}};
     }
     external_ = false;
+  }
+
+  // Words and commas up to `end`, which is taken too.
+  void skip_words(char end) {
+    while (!cursor_.accept(end))
+      if (cursor_.word().empty() && !cursor_.accept(',')) cursor_.expect(end);
   }
 
   // The bytes behind a stray debug label.
@@ -115,12 +132,14 @@ class Parser {
       const std::string_view word = cursor_.word();
       if (word == ".align") {
         const std::uint64_t alignment = cursor_.integer();
+        if (!std::has_single_bit(alignment) || alignment > kMaxAlignment)
+          cursor_.fail("an alignment of " + std::to_string(alignment));
         if (!is_pointer) v.alignment = static_cast<std::uint32_t>(alignment);
       } else if (word == ".ptr" || space_of(word)) {
         is_pointer = true;
       } else if (word == ".attribute") {
         cursor_.expect('(');
-        while (!cursor_.accept(')')) cursor_.word(), cursor_.accept(',');
+        skip_words(')');
       } else if (word == ".v2" || word == ".v4") {
         lanes = word == ".v2" ? 2 : 4;
       } else if (const int bits = type_bits(word); bits >= 8) {
@@ -138,9 +157,14 @@ class Parser {
         unsized = true;
         continue;
       }
-      count *= cursor_.integer();
+      const std::uint64_t extent = cursor_.integer();
+      if (extent != 0 && count > kMaxVariableBytes / extent)
+        cursor_.fail("`" + v.name + "` has more than " + std::to_string(kMaxVariableBytes) + " elements");
+      count *= extent;
       cursor_.expect(']');
     }
+    if (count > kMaxVariableBytes / static_cast<std::uint64_t>(element_bytes))
+      cursor_.fail("`" + v.name + "` has more than " + std::to_string(kMaxVariableBytes) + " bytes");
     v.size_bytes = unsized ? 0 : count * static_cast<std::uint64_t>(element_bytes);
     v.alignment = std::max(v.alignment, static_cast<std::uint32_t>(element_bytes));
     if (initialisers && cursor_.accept('=')) {
@@ -162,11 +186,12 @@ class Parser {
     return list;
   }
 
-  void initialiser(Variable& v, int element_bytes) {
+  void initialiser(Variable& v, int element_bytes, int depth = 0) {
+    if (depth > kMaxNesting) cursor_.fail("an initialiser nested too deeply");
     if (cursor_.accept('{')) {
       while (!cursor_.accept('}')) {
         if (cursor_.peek() == '{')
-          initialiser(v, element_bytes);
+          initialiser(v, element_bytes, depth + 1);
         else
           initial_value(v, element_bytes);
         cursor_.accept(',');
@@ -181,6 +206,7 @@ class Parser {
     v.initial.resize(offset + static_cast<std::size_t>(element_bytes));
     Operand value;
     const std::string word = number_word();
+    if (word.empty()) cursor_.fail("the value of `" + v.name + "` does not end");
     if (parse_number(word, value)) {
       std::memcpy(v.initial.data() + offset, &value.value, static_cast<std::size_t>(element_bytes));
       return;
@@ -270,7 +296,7 @@ class Parser {
       cursor_.expect(';');
     } else if (word == ".attribute") {
       cursor_.expect('(');
-      while (!cursor_.accept(')')) cursor_.word(), cursor_.accept(',');
+      skip_words(')');
     } else {
       cursor_.fail("entry directive `" + std::string(word) + "` is not known");
     }
@@ -328,7 +354,10 @@ class Parser {
       Scope::Registers registers{function_->register_count, 0, bits};
       if (cursor_.accept('<')) {
         const std::uint64_t count = cursor_.integer();
-        if (count > 10'000'000) cursor_.fail(std::to_string(count) + " registers");
+        if (count > kMaxRegisters - std::min<std::uint64_t>(
+                                        kMaxRegisters, static_cast<std::uint64_t>(function_->register_count)))
+          cursor_.fail(std::to_string(count) + " registers more than " +
+                       std::to_string(function_->register_count));
         registers.count = static_cast<int>(count);
         cursor_.expect('>');
       }
@@ -399,7 +428,8 @@ class Parser {
     return result;
   }
 
-  Operand operand() {
+  Operand operand(int depth = 0) {
+    if (depth > kMaxNesting) cursor_.fail("an operand nested too deeply");
     Operand o;
     const char c = cursor_.peek();
     if (c == '{' || c == '(') {  // a vector, or the arguments of a call
@@ -407,18 +437,18 @@ class Parser {
       o.kind = Operand::Kind::kVector;
       const char close = c == '{' ? '}' : ')';
       while (!cursor_.accept(close)) {
-        o.elements.push_back(operand());
+        o.elements.push_back(operand(depth + 1));
         if (cursor_.peek() != close) cursor_.expect(',');
       }
       return o;
     }
     if (cursor_.accept('[')) {
       o.kind = Operand::Kind::kAddress;
-      o.elements.push_back(operand());
+      o.elements.push_back(operand(depth + 1));
       o.displacement = o.elements[0].displacement;
       if (cursor_.peek() == '+' || cursor_.peek() == '-') o.displacement += displacement();
       while (cursor_.accept(',')) {
-        Operand coordinate = operand();
+        Operand coordinate = operand(depth + 1);
         if (coordinate.kind == Operand::Kind::kVector)
           for (Operand& e : coordinate.elements) o.elements.push_back(std::move(e));
         else
@@ -432,7 +462,7 @@ class Parser {
     if (o.name.empty()) cursor_.fail(std::string("unexpected '") + c + "' in an operand");
     resolve(o);
     if (o.kind == Operand::Kind::kSymbol && cursor_.peek() == '+') o.displacement = displacement();
-    if (cursor_.accept('|')) o.second = std::make_shared<Operand>(operand());
+    if (cursor_.accept('|')) o.second = std::make_shared<Operand>(operand(depth + 1));
     return o;
   }
 

@@ -104,6 +104,7 @@ $L__info_string0:
 void check_refused(const std::string& ptx, const std::string& part) {
   DeviceMemory memory;
   const auto module = Module::load(ptx, memory);
+  CAPTURE(ptx);
   REQUIRE_FALSE(module.ok());
   INFO(module.status().message());
   CHECK(module.status().message().find(part) != std::string::npos);
@@ -134,6 +135,27 @@ TEST_CASE("broken text is refused, whatever is cut off") {
     const auto module = Module::load(whole.substr(0, length), memory);
     if (module.ok()) CHECK((*module)->entries().empty());
   }
+}
+
+TEST_CASE("what asks for too much is refused, and what does not end ends") {
+  const std::string head = ".version 9.0\n.target sm_100a\n.address_size 64\n";
+  check_refused(head + ".alias a, b", "expected ';'");
+  check_refused(head + ".global .attribute(.managed .b8 x;", "expected ')'");
+  check_refused(head + ".global .b8 x[4] = {1, 2", "the value of `x` does not end");
+  check_refused(head + ".global .b32 x = " + std::string(100, '{'), "nested too deeply");
+  check_refused(head + ".global .align 3 .b8 x;", "an alignment of 3");
+  check_refused(head + ".global .align 0 .b8 x;", "an alignment of 0");
+  check_refused(head + ".shared .align 131072 .b8 x[4];", "an alignment of 131072");
+  check_refused(head + ".global .b8 x[4294967296][4294967297];", "`x` has more than");
+  check_refused(head + ".global .b64 x[1073741824];", "`x` has more than");
+  check_refused(head + "\n.nonsense\nx", "PTX line 5: `.nonsense` is not known");
+  check_refused(kernel_text(".reg .b32 %x<9000000>; .reg .b32 %y<9000000>; ret;"), "registers more than");
+  check_refused(kernel_text("mov.b32 %r0, " + std::string(100, '{') + "; ret;"), "nested too deeply");
+  check_refused(
+      kernel_text(".shared .b8 x[200000]; .shared .b8 y[200000]; mov.u32 %r0, x; mov.u32 %r1, y; ret;"),
+      "more shared memory");
+  check_refused(kernel_text(".local .b8 x[600000]; mov.u64 %rd0, x; ret;"), "more local memory");
+  check_refused(head + ".entry k(.param .b8 x[40000]) { ret; }", "bytes of parameters");
 }
 
 TEST_CASE("the table can be listed and is not ambiguous about its own rows") {

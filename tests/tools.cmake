@@ -10,7 +10,7 @@ jfa_add_test(tools_sweep_test
 if(TARGET jfa)
   jfa_add_test(tools_run_test
     SOURCES tools_run_test.cpp command_runner.cpp
-    LIBRARIES jfa_test_problems jfa_safetensors fmt::fmt
+    LIBRARIES jfa_test_problems jfa_attention_file fmt::fmt
     LABELS simulator)
   jfa_add_test(tools_precompile_test
     SOURCES tools_precompile_test.cpp command_runner.cpp

@@ -24,17 +24,22 @@ u64 increment(u64 old, u64 b, u64) { return static_cast<u32>(old) >= static_cast
 u64 decrement(u64 old, u64 b, u64) {
   return old == 0 || static_cast<u32>(old) > static_cast<u32>(b) ? static_cast<u32>(b) : old - 1;
 }
+u64 bits_of_sum(float sum) { return std::isnan(sum) ? 0x7fffffffu : std::bit_cast<u32>(sum); }
 u64 add_f32(u64 old, u64 b, u64) {
-  return std::bit_cast<u32>(std::bit_cast<float>(static_cast<u32>(old)) +
-                            std::bit_cast<float>(static_cast<u32>(b)));
+  return bits_of_sum(std::bit_cast<float>(static_cast<u32>(old)) + std::bit_cast<float>(static_cast<u32>(b)));
 }
 u64 add_f32_ftz(u64 old, u64 b, u64) {  // global memory flushes subnormals
   const float sum = flush_to_zero(std::bit_cast<float>(static_cast<u32>(old))) +
                     flush_to_zero(std::bit_cast<float>(static_cast<u32>(b)));
-  return std::bit_cast<u32>(flush_to_zero(sum));
+  return bits_of_sum(flush_to_zero(sum));
 }
 u64 add_f64(u64 old, u64 b, u64) {
   return std::bit_cast<u64>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
+}
+u64 add_f64_global(u64 old, u64 b, u64 c) {  // in global memory a NaN stays as it is, even a signalling one
+  for (const u64 bits : {b, old})
+    if (std::isnan(std::bit_cast<double>(bits))) return bits;
+  return add_f64(old, b, c);
 }
 
 template <const FloatFormat& format>
@@ -142,9 +147,11 @@ void decode_atomic(Decoder& d, Combine combine, bool returns) {
             : d.has("shared::cluster")                ? Space::kSharedCluster
             : d.has("shared") || d.has("shared::cta") ? Space::kShared
                                                       : Space::kGeneric;
-  a.combine = combine == add_f32 && a.space != Space::kShared && a.space != Space::kSharedCluster
-                  ? add_f32_ftz
-                  : combine;
+  const bool is_shared = a.space == Space::kShared || a.space == Space::kSharedCluster;
+  a.combine = is_shared            ? combine
+              : combine == add_f32 ? add_f32_ftz
+              : combine == add_f64 ? add_f64_global
+                                   : combine;
   const int bits = bits_of(d.first_of(
       {"u32", "s32", "b32", "f32", "u64", "s64", "b64", "f64", "b16", "f16", "bf16", "f16x2", "bf16x2"}));
   a.bytes = bits / 8;

@@ -54,9 +54,16 @@ constexpr auto find_bit_shift = [](T a) {
   return position == ~0u ? position : static_cast<u32>(kWidth<T>) - 1 - position;
 };
 
+// A position or length of a bit field. The ISA wants 0 to 255; of larger ones the device takes the low byte
+// where the field has 32 bits, and the whole number, which is beyond the field, where it has 64.
+template <class T>
+constexpr u32 bit_count(u32 operand) {
+  return kWidth<T> == 64 ? std::min(operand, 255u) : operand & 0xff;
+}
+
 template <class T>
 constexpr auto extract = [](T a, u32 b, u32 c) -> T {
-  const u32 position = b & 0xff, length = c & 0xff;
+  const u32 position = bit_count<T>(b), length = bit_count<T>(c);
   const auto width = static_cast<u32>(kWidth<T>);
   if (length == 0) return 0;
   const bool is_signed = std::is_signed_v<T>;
@@ -79,7 +86,8 @@ Step insert(Warp& warp, const Instruction& in, LaneMask active) {
   const auto* position = warp.lanes<u32>(in.operand[3]);
   const auto* length = warp.lanes<u32>(in.operand[4]);
   for_lanes(active, [=](int i) {
-    const u32 p = position[i] & 0xff, n = std::min(length[i] & 0xff, static_cast<u32>(kWidth<T>));
+    const u32 p = bit_count<T>(position[i]),
+              n = std::min(bit_count<T>(length[i]), static_cast<u32>(kWidth<T>));
     const T ones = n >= static_cast<u32>(kWidth<T>) ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << n) - 1);
     const T mask = p >= static_cast<u32>(kWidth<T>) ? T{0} : static_cast<T>(ones << p);
     const T field = p >= static_cast<u32>(kWidth<T>) ? T{0} : static_cast<T>(a[i] << p);

@@ -202,7 +202,7 @@ void register_testp(InstructionTable& t, const std::string& type) {
   t.add("testp.infinite" + type, decode_test<T, [](T a) { return std::isinf(a); }>);
   t.add("testp.number" + type, decode_test<T, [](T a) { return !std::isnan(a); }>);
   t.add("testp.notanumber" + type, decode_test<T, [](T a) { return std::isnan(a); }>);
-  t.add("testp.normal" + type, decode_test<T, [](T a) { return std::isnormal(a); }>);
+  t.add("testp.normal" + type, decode_test<T, [](T a) { return std::isnormal(a) || a == 0; }>);
   t.add("testp.subnormal" + type, decode_test<T, [](T a) { return std::fpclassify(a) == FP_SUBNORMAL; }>);
 }
 

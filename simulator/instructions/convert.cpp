@@ -111,7 +111,8 @@ void decode_integer_to_float(Decoder& d) {
   in.small[0] = d.has("sat");
 }
 
-// --- float to integer: rounded to an integer, clamped to the range; NaN gives 0 (64 bits: the sign bit).
+// --- float to integer: rounded to an integer, clamped to the range; NaN gives 0, or only the top
+// bit if either side has 64 bits.
 double round_to_integer(double value, Rounding rounding) {
   switch (rounding) {
     case Rounding::kZero:
@@ -128,8 +129,7 @@ double round_to_integer(double value, Rounding rounding) {
 template <class D, class S>
 D float_to_int(S value, Rounding rounding) {
   if (std::isnan(value)) {
-    // A 64-bit integer has its top bit set, a narrower one is 0.
-    return sizeof(D) == 8 ? static_cast<D>(u64{1} << 63) : D{0};
+    return sizeof(D) == 8 || sizeof(S) == 8 ? static_cast<D>(u64{1} << (sizeof(D) * 8 - 1)) : D{0};
   }
   const double rounded = round_to_integer(value, rounding);
   constexpr double kLow = static_cast<double>(std::numeric_limits<D>::min());
@@ -195,12 +195,22 @@ Step f32_to_f32(Warp& warp, const Instruction& in, LaneMask active) {
   return Step::kNext;
 }
 
+// What remains of a NaN: its sign and the upper bits of its payload, quiet.
+u32 narrowed_nan(double nan) {
+  const u64 bits = std::bit_cast<u64>(nan);
+  return static_cast<u32>(bits >> 63 << 31 | 0x7fc00000 | (bits >> 29 & 0x3fffff));
+}
+
 Step f64_to_f32(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = Lane<float>::at(warp, in.operand[0]);
   const auto* a = Lane<double>::at(warp, in.operand[1]);
   const auto rounding = static_cast<Rounding>(in.immediate);
   for_lanes(active, [=](int i) {
     const double value = Lane<double>::get(a[i]);
+    if (std::isnan(value) && (in.small[1] & kSat) == 0) {
+      d[i] = narrowed_nan(value);
+      return;
+    }
     const float r = rounding == Rounding::kNearest
                         ? static_cast<float>(value)
                         : std::bit_cast<float>(encode_float(value, kFloat32, rounding));
@@ -214,7 +224,8 @@ Step f32_to_f64(Warp& warp, const Instruction& in, LaneMask active) {
   const auto* a = Lane<float>::at(warp, in.operand[1]);
   for_lanes(active, [=](int i) {
     float value = Lane<float>::get(a[i]);
-    if ((in.small[1] & kFtz) != 0) value = flush_to_zero(value);
+    if ((in.small[1] & kFtz) != 0)
+      value = std::isnan(value) ? std::bit_cast<float>(0x7fffffffu) : flush_to_zero(value);
     double r = value;
     if ((in.small[1] & kSat) != 0) r = r > 0 ? std::fmin(r, 1.0) : 0.0;
     d[i] = Lane<double>::put(r);
@@ -228,7 +239,7 @@ Step f64_to_f64(Warp& warp, const Instruction& in, LaneMask active) {
   const auto rounding = static_cast<Rounding>(in.immediate);
   for_lanes(active, [=](int i) {
     double value = Lane<double>::get(a[i]);
-    if (in.small[0] != 0) value = round_to_integer(value, rounding);
+    if (in.small[0] != 0) value = std::isnan(value) ? value + value : round_to_integer(value, rounding);
     if ((in.small[1] & kSat) != 0) value = value > 0 ? std::fmin(value, 1.0) : 0.0;
     d[i] = Lane<double>::put(value);
   });

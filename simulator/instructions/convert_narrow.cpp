@@ -12,11 +12,12 @@ namespace {
 struct Narrowing {
   const FloatFormat* format = &kBfloat16;
   Rounding rounding = Rounding::kNearest;
-  bool relu = false;      // negative numbers become +0
-  bool saturate = false;  // .satfinite: infinities and overflow become the largest number
-  bool unit = false;      // .sat: clamp to [0, 1]
-  bool flush = false;     // .ftz of an f32 source
-  int shift = 0;          // tf32: its bits lie at the top of 32
+  bool relu = false;           // negative numbers become +0
+  bool saturate = false;       // .satfinite: infinities and overflow become the largest number
+  bool unit = false;           // .sat: clamp to [0, 1]
+  bool flush = false;          // .ftz of an f32 source
+  int shift = 0;               // tf32: its bits lie at the top of 32
+  bool truncates_nan = false;  // it keeps its sign and the upper bits of its payload
 
   u32 operator()(double value) const {
     if (unit) value = value > 0 ? std::fmin(value, 1.0) : 0.0;
@@ -24,6 +25,18 @@ struct Narrowing {
     const u32 bits = encode_float(value, *format, rounding, saturate);
     const u32 sign = 1u << (format->total_bits() - 1);
     return (relu && bits == sign ? 0 : bits) << shift;
+  }
+
+  u32 operator()(float value, u32 bits) const {
+    return truncates_nan && std::isnan(value) ? bits >> shift << shift
+                                              : (*this)(flush ? flush_to_zero(value) : value);
+  }
+  u32 operator()(double value, u64 bits) const {
+    if (!truncates_nan || !std::isnan(value)) return (*this)(value);
+    const int mantissa_bits = format->mantissa_bits;
+    const u64 quiet = ((2ull << format->exponent_bits) - 1) << (mantissa_bits - 1);
+    const u64 payload = bits >> (52 - mantissa_bits) & ((1ull << mantissa_bits) - 1);
+    return static_cast<u32>(bits >> 63 << (format->total_bits() - 1) | quiet | payload);
   }
 };
 
@@ -37,11 +50,7 @@ Step narrow_one(Warp& warp, const Instruction& in, LaneMask active) {
   const auto* a = Lane<S>::at(warp, in.operand[1]);
   for (int i = 0; i < kWarpSize; ++i) {
     if (!(active >> i & 1)) continue;
-    const S value = Lane<S>::get(a[i]);
-    if constexpr (sizeof(S) == 4)
-      d[i] = n(flushed(value, n.flush));
-    else
-      d[i] = n(value);
+    d[i] = n(Lane<S>::get(a[i]), a[i]);
   }
   return Step::kNext;
 }
@@ -96,6 +105,7 @@ Narrowing narrowing_of(Decoder& d, const FloatFormat& format) {
   n.saturate = d.has("satfinite");
   n.unit = d.has("sat");
   n.flush = d.has("ftz");
+  n.truncates_nan = n.rounding == Rounding::kNearestAway || (d.has("f64") && !n.unit);
   return n;
 }
 
@@ -130,7 +140,12 @@ constexpr auto widen = [](u32 a) {
   double value = decode_float(a & 0xffff, format);
   if ((flags & 1) != 0) value = flush_to_zero(static_cast<float>(value));
   if ((flags & 2) != 0) value = value > 0 ? std::fmin(value, 1.0) : 0.0;
-  if (std::isnan(value)) value = std::bit_cast<float>(0x7fffffffu);
+  if (std::isnan(value)) {
+    if (sizeof(D) == 4 || flags != 0) return static_cast<D>(std::bit_cast<float>(0x7fffffffu));
+    const u64 payload = a & ((1u << format.mantissa_bits) - 1);
+    return static_cast<D>(std::bit_cast<double>(u64{a >> 15 & 1} << 63 | 0x7ff8000000000000 |
+                                                payload << (52 - format.mantissa_bits)));
+  }
   return static_cast<D>(value);
 };
 template <class D, const FloatFormat& format>

@@ -133,18 +133,24 @@ double rounded(Rounding rounding, F f) {
   return result;
 }
 
+// A NaN keeps its sign and payload and becomes quiet; of several the device prefers operand b, then c.
+double quiet(double nan) { return std::bit_cast<double>(std::bit_cast<u64>(nan) | 0x0008000000000000ull); }
+
 template <Rounding rounding>
 constexpr auto add_f64 = [](double a, double b) {
+  if (std::isnan(b)) return quiet(b);
   volatile double x = a, y = b;
   return rounded(rounding, [&] { return x + y; });
 };
 template <Rounding rounding>
 constexpr auto sub_f64 = [](double a, double b) {
+  if (std::isnan(b)) return quiet(b);
   volatile double x = a, y = b;
   return rounded(rounding, [&] { return x - y; });
 };
 template <Rounding rounding>
 constexpr auto mul_f64 = [](double a, double b) {
+  if (std::isnan(b)) return quiet(b);
   volatile double x = a, y = b;
   return rounded(rounding, [&] { return x * y; });
 };
@@ -155,6 +161,7 @@ constexpr auto div_f64 = [](double a, double b) {
 };
 template <Rounding rounding>
 constexpr auto fma_f64 = [](double a, double b, double c) {
+  if (std::isnan(b) || std::isnan(c)) return quiet(std::isnan(b) ? b : c);
   volatile double x = a, y = b, z = c;
   return rounded(rounding, [&] { return std::fma(x, y, z); });
 };
@@ -194,8 +201,7 @@ T pick(T a, T b) {
   if (std::isnan(a) || std::isnan(b)) {
     if ((mode & kKeepNan) != 0 || (std::isnan(a) && std::isnan(b))) {
       if constexpr (sizeof(T) == 4) return std::bit_cast<float>(kNanBits);
-      return std::bit_cast<T>(
-          static_cast<std::conditional_t<sizeof(T) == 8, u64, u32>>(0x7fffffffffffffffull));
+      return static_cast<T>(quiet(static_cast<double>(b)));
     }
     return std::isnan(a) ? b : a;
   }
@@ -210,7 +216,7 @@ constexpr auto min_max = [](T a, T b) {
   const bool sign = std::signbit(a) != std::signbit(b);
   if ((mode & (kAbs | kXorSign)) != 0) a = std::fabs(a), b = std::fabs(b);
   T result = pick<T, mode>(a, b);
-  if ((mode & kXorSign) != 0) result = sign ? -result : result;
+  if ((mode & kXorSign) != 0 && !std::isnan(result)) result = sign ? -result : result;
   return result;
 };
 template <class T, int mode>
@@ -235,9 +241,9 @@ constexpr auto quick_min_max3 = [](float a, float b, float c) {
 };
 
 template <bool flush>
-constexpr auto neg_f32 = [](float a) { return -(flush ? flush_to_zero(a) : a); };
+constexpr auto neg_f32 = [](float a) { return output < flush ? kFtz : kPlain > (-a); };
 template <bool flush>
-constexpr auto abs_f32 = [](float a) { return std::fabs(flush ? flush_to_zero(a) : a); };
+constexpr auto abs_f32 = [](float a) { return output < flush ? kFtz : kPlain > (std::fabs(a)); };
 constexpr auto copysign_f32 = [](float a, float b) { return std::copysign(b, a); };
 constexpr auto copysign_f64 = [](double a, double b) { return std::copysign(b, a); };
 
@@ -403,8 +409,9 @@ void register_f64(InstructionTable& t) {
   t.add("rcp .(rn|rz|rm|rp) .f64", [](Decoder& d) {
     with_rounding(d, [&](auto r) { decode_unary<double, double, rcp_f64<decltype(r)::value>>(d); });
   });
-  t.add("neg.f64", decode_unary<double, double, [](double a) { return -a; }>);
-  t.add("abs.f64", decode_unary<double, double, [](double a) { return std::fabs(a); }>);
+  t.add("neg.f64", decode_unary<double, double, [](double a) { return std::isnan(a) ? quiet(a) : -a; }>);
+  t.add("abs.f64",
+        decode_unary<double, double, [](double a) { return std::isnan(a) ? quiet(a) : std::fabs(a); }>);
   t.add("copysign.f64", decode_binary<double, double, copysign_f64>);
 }
 

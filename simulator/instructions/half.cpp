@@ -92,9 +92,19 @@ void decode_half(Decoder& d, Function function, int sources) {
   in.extra = data;
 }
 
-// Signs are bit operations.
-template <u32 keep, u32 flip>
-constexpr auto sign_bits = [](u32 a) { return (a & keep) ^ flip; };
+// Signs are bit operations; a NaN becomes the canonical one. `infinity`: the format's.
+template <u32 infinity, u32 keep, u32 flip>
+constexpr auto sign_bits = [](u32 a) {
+  const u32 low = (a & 0x7fff) > infinity ? 0x7fffu : ((a & keep) ^ flip) & 0xffff;
+  const u32 high = (a >> 16 & 0x7fff) > infinity ? 0x7fffu : ((a >> 16 & keep) ^ flip) & 0xffff;
+  return high << 16 | low;
+};
+template <u32 infinity, u32 keep, u32 flip>
+void decode_sign(Decoder& d) {
+  const bool pair = d.has("f16x2") || d.has("bf16x2");
+  const Slot a = d.source(1, pair ? 32 : 16);
+  d.emit(unary<u32, u32, sign_bits<infinity, keep, flip>>).operand = {d.destination(0, pair ? 32 : 16), a};
+}
 
 // add, sub, fma of a 16-bit operand and f32: the 16-bit ones are widened exactly.
 template <const FloatFormat& format>
@@ -152,16 +162,10 @@ void register_format(InstructionTable& t, const std::string& types, const std::s
 void register_half(InstructionTable& t) {
   register_format<kFloat16>(t, ".(f16|f16x2)", ".f16");
   register_format<kBfloat16>(t, ".(bf16|bf16x2)", ".bf16");
-  t.add("neg.(f16|bf16)", [](Decoder& d) {
-    const Slot a = d.source(1, 16);
-    d.emit(unary<u32, u32, sign_bits<0xffff, 0x8000>>).operand = {d.destination(0, 16), a};
-  });
-  t.add("abs.(f16|bf16)", [](Decoder& d) {
-    const Slot a = d.source(1, 16);
-    d.emit(unary<u32, u32, sign_bits<0x7fff, 0>>).operand = {d.destination(0, 16), a};
-  });
-  t.add("neg.(f16x2|bf16x2)", decode_unary<u32, u32, sign_bits<0xffffffff, 0x80008000>>);
-  t.add("abs.(f16x2|bf16x2)", decode_unary<u32, u32, sign_bits<0x7fff7fff, 0>>);
+  t.add("neg.(f16|f16x2)", decode_sign<0x7c00, 0xffff, 0x8000>);
+  t.add("abs.(f16|f16x2)", decode_sign<0x7c00, 0x7fff, 0>);
+  t.add("neg.(bf16|bf16x2)", decode_sign<0x7f80, 0xffff, 0x8000>);
+  t.add("abs.(bf16|bf16x2)", decode_sign<0x7f80, 0x7fff, 0>);
 }
 
 }  // namespace jfa::simulator

@@ -1,4 +1,5 @@
 // mov with its packing forms, selp, cvta, special registers that change, and hints.
+#include "simulator/float_format.h"
 #include "simulator/instructions/lanes.h"
 
 namespace jfa::simulator {
@@ -170,21 +171,29 @@ void decode_select(Decoder& d, int bits) {
   d.emit(select<T>).operand = {d.destination(0, bits), a, b, p};
 }
 
-// slct d, a, b, c: a if c >= 0, else b.
+// slct d, a, b, c: a if c >= 0, else b. small[0]: .ftz.
 template <class T, class C>
 Step sign_select(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = warp.lanes<T>(in.operand[0]);
   const auto* a = warp.lanes<T>(in.operand[1]);
   const auto* b = warp.lanes<T>(in.operand[2]);
   const auto* c = Lane<C>::at(warp, in.operand[3]);
-  for_lanes(active, [=](int i) { d[i] = Lane<C>::get(c[i]) >= 0 ? a[i] : b[i]; });
+  const bool flush = in.small[0] != 0;
+  for_lanes(active, [=](int i) {
+    C value = Lane<C>::get(c[i]);
+    if constexpr (std::is_same_v<C, float>)
+      if (flush) value = flush_to_zero(value);
+    d[i] = value >= 0 ? a[i] : b[i];
+  });
   return Step::kNext;
 }
 template <class T, class C>
 void decode_sign_select(Decoder& d) {
   const int bits = Lane<T>::kBits;
   const Slot a = d.source(1, bits), b = d.source(2, bits), c = d.float_or_source<C>(3);
-  d.emit(sign_select<T, C>).operand = {d.destination(0, bits), a, b, c};
+  Instruction& in = d.emit(sign_select<T, C>);
+  in.operand = {d.destination(0, bits), a, b, c};
+  in.small[0] = d.has("ftz");
 }
 
 // cvta: the windows of the generic space.

@@ -77,6 +77,14 @@ std::optional<std::string_view> header_value(std::string_view header, std::strin
   return header.substr(from + 1, to - from - 1);
 }
 
+}  // namespace
+
+std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
+  const Type* type = find_dtype(dtype);
+  if (type == nullptr) return std::nullopt;
+  return type->bytes;
+}
+
 Result<HostArray> parse_npy(const std::string& path, std::string_view file) {
   const auto refuse = [&](const std::string& what) {
     return Status::invalid_argument(fmt::format("{}: {}", path, what));
@@ -109,14 +117,6 @@ Result<HostArray> parse_npy(const std::string& path, std::string_view file) {
   HostArray array{std::string(type->dtype), *shape, std::vector<std::byte>(data.size())};
   if (!data.empty()) std::memcpy(array.bytes.data(), data.data(), data.size());
   return array;
-}
-
-}  // namespace
-
-std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
-  const Type* type = find_dtype(dtype);
-  if (type == nullptr) return std::nullopt;
-  return type->bytes;
 }
 
 Result<HostArray> read_npy(const std::string& path) {

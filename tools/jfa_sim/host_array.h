@@ -25,6 +25,8 @@ std::optional<std::uint64_t> element_bytes(std::string_view dtype);
 /// ml_dtypes, is read and written as BF16. Errors: kUnavailable, kInvalidArgument with the path and what is
 /// wrong.
 Result<HostArray> read_npy(const std::string& path);
+/// The same of a file's bytes, whatever they are; messages begin with `path`.
+Result<HostArray> parse_npy(const std::string& path, std::string_view file);
 Status write_npy(const std::string& path, const HostArray& array);
 
 /// An array from "file.npy", or from "file.safetensors#tensor".

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -82,19 +83,24 @@ Result<std::vector<std::byte>> encode(const std::string& where, const Json& json
 
 }  // namespace
 
-Result<std::vector<std::byte>> read_tensor_map(const std::string& path, const std::string& name,
-                                               const FindBuffer& find_buffer) {
-  std::ifstream stream(path);
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be read", path));
+Result<std::vector<std::byte>> parse_tensor_map(const std::string& path, std::string_view text,
+                                                const std::string& name, const FindBuffer& find_buffer) {
   const std::string where = fmt::format("{}: tensor map '{}'", path, name);
   try {
-    const Json file = Json::parse(stream);
+    const Json file = Json::parse(text);
     if (!file.is_object() || !file.contains(name))
       return Status::invalid_argument(fmt::format("{}: has no tensor map '{}'", path, name));
     return encode(where, file.at(name), find_buffer);
   } catch (const Json::exception& error) {
     return Status::invalid_argument(fmt::format("{}: {}", where, error.what()));
   }
+}
+
+Result<std::vector<std::byte>> read_tensor_map(const std::string& path, const std::string& name,
+                                               const FindBuffer& find_buffer) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return Status::unavailable(fmt::format("{}: cannot be read", path));
+  return parse_tensor_map(path, std::string{std::istreambuf_iterator<char>(stream), {}}, name, find_buffer);
 }
 
 }  // namespace jfa::sim

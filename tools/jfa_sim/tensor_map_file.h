@@ -30,4 +30,8 @@ using FindBuffer = std::function<Result<BufferPlace>(std::string_view name)>;
 Result<std::vector<std::byte>> read_tensor_map(const std::string& path, const std::string& name,
                                                const FindBuffer& find_buffer);
 
+/// The same of a file's text, whatever it is; messages begin with `path`.
+Result<std::vector<std::byte>> parse_tensor_map(const std::string& path, std::string_view text,
+                                                const std::string& name, const FindBuffer& find_buffer);
+
 }  // namespace jfa::sim

@@ -1,0 +1,240 @@
+// wgmma: every operand layout, and sums whose order and roundings show.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "tools/conformance/operands.h"
+#include "tools/conformance/test_kernel.h"
+
+namespace jfa::conformance {
+namespace {
+
+constexpr std::uint32_t kM = 64, kDepth = 64, kThreads = 128;
+
+enum class Values : std::uint8_t {
+  kModerate,  // of similar size
+  kWide,      // exponents far apart: what alignment and truncation lose shows
+  kCancelling,
+  kSpecial,  // zeros, denormals, infinities, NaNs among all finite values
+};
+
+struct Product {
+  std::string name;
+  std::uint32_t n = 64;
+  bool bf16 = true;
+  bool f32 = true;                                  // the accumulators
+  std::uint32_t swizzle_a = 128, swizzle_b = 128;   // bytes; 0: none
+  bool a_transposed = false, b_transposed = false;  // MN-major
+  bool a_in_registers = false;
+  bool accumulate = true;
+  bool negate_a = false, negate_b = false;
+  Values values = Values::kModerate;
+
+  std::uint32_t registers() const { return f32 ? n / 2 : n / 4; }
+};
+
+std::uint16_t value_of(const Product& p, Random& random) {
+  const int mantissa_bits = p.bf16 ? 7 : 10;
+  const int bias = p.bf16 ? 127 : 15;
+  const auto bits = static_cast<std::uint32_t>(random.next());
+  const std::uint32_t mantissa = bits & ((1u << mantissa_bits) - 1), sign = bits >> 31 << 15;
+  const auto with = [&](int exponent) {
+    return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(exponent) << mantissa_bits |
+                                      mantissa);
+  };
+  switch (p.values) {
+    case Values::kModerate:
+      return with(bias - 4 + static_cast<int>(random.below(6)));
+    case Values::kWide:
+      return with(bias - 13 + static_cast<int>(random.below(27)));
+    case Values::kCancelling:
+      return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(bias) << mantissa_bits |
+                                        (mantissa & 3));
+    case Values::kSpecial:
+      break;
+  }
+  return static_cast<std::uint16_t>(random_operand(p.bf16 ? OperandType::kBf16 : OperandType::kF16, random));
+}
+
+// The first descriptor of an operand of `rows` rows (or columns), and what it moves by for 16 more of K, in
+// bytes.
+struct Descriptor {
+  std::uint64_t bits = 0;
+  std::uint32_t step_bytes = 0;
+};
+Descriptor descriptor(std::uint32_t rows, std::uint32_t swizzle, bool transposed) {
+  std::uint32_t leading = 16, stride = swizzle * 8, step = 32;
+  if (!transposed && swizzle == 0) {
+    leading = rows * 16, stride = 128, step = 2 * leading;
+  } else if (transposed && swizzle == 0) {
+    leading = 128, stride = kDepth * 16, step = 256;
+  } else if (transposed) {
+    leading = kDepth * swizzle, step = 2 * stride;
+  }
+  const std::uint64_t mode = swizzle == 0 ? 0 : swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
+  return {mode << 62 | std::uint64_t{stride >> 4} << 32 | std::uint64_t{leading >> 4} << 16, step};
+}
+
+// K steps of 16 that the operands' tiles hold: a K-major tile is one swizzle width deep.
+std::uint32_t steps_of(const Product& p) {
+  std::uint32_t depth = kDepth;
+  if (!p.a_in_registers && !p.a_transposed && p.swizzle_a != 0) depth = std::min(depth, p.swizzle_a / 2);
+  if (!p.b_transposed && p.swizzle_b != 0) depth = std::min(depth, p.swizzle_b / 2);
+  return depth / 16;
+}
+
+std::string list(const char* prefix, std::uint32_t count) {
+  std::string text;
+  for (std::uint32_t i = 0; i < count; ++i) text += fmt::format("{}{}{}", i == 0 ? "" : ", ", prefix, i);
+  return text;
+}
+
+// Copies words from an input to shared memory at %base.
+std::string copy_in(int input, std::uint32_t bytes, const std::string& label) {
+  return fmt::format(
+      "ld.param.u64 %in, [in{1}];\nmov.u32 %i, %t;\n{0}: setp.ge.u32 %p, %i, {2};\n@%p bra {0}_END;\n"
+      "mad.wide.u32 %a0, %i, 4, %in;\nld.global.b32 %v0, [%a0];\nshl.b32 %v1, %i, 2;\n"
+      "add.u32 %v1, %base, %v1;\nst.shared.b32 [%v1], %v0;\nadd.u32 %i, %i, {3};\nbra {0};\n{0}_END:\n",
+      label, input, bytes / 4, kThreads);
+}
+
+TestKernel product(const Product& p) {
+  TestKernel kernel;
+  kernel.block.x = kThreads;
+  const std::uint32_t a_bytes = kM * kDepth * 2, b_bytes = std::max(p.n, 64u) * kDepth * 2;
+  kernel.output_bytes = std::size_t{kThreads} * p.registers() * 4;
+  Random random(seed_of(p.name));
+  for (const std::uint32_t bytes : {a_bytes, b_bytes}) {
+    std::vector<std::byte> matrix(bytes);
+    for (std::uint32_t i = 0; i < bytes; i += 2) {
+      const std::uint16_t value = value_of(p, random);
+      std::memcpy(matrix.data() + i, &value, 2);
+    }
+    kernel.inputs.push_back(std::move(matrix));
+  }
+  std::vector<std::byte> start(kernel.output_bytes);
+  for (std::size_t i = 0; i < start.size(); i += 4) {
+    const OperandType type = p.values == Values::kSpecial ? (p.f32 ? OperandType::kF32 : OperandType::kF16x2)
+                                                          : OperandType::kSmallF32;
+    std::uint64_t value = random_operand(type, random);
+    if (p.values != Values::kSpecial)  // of the products' size: exponents −4 … 3; as halves, anything
+      value = (value & 0x807fffff) | (123 + random.below(8)) << 23;
+    if (!p.f32 && p.values != Values::kSpecial) value = (value & 0x83ff83ff) | 0x30003000;
+    std::memcpy(start.data() + i, &value, 4);
+  }
+  kernel.inputs.push_back(std::move(start));
+
+  const Descriptor a = descriptor(kM, p.swizzle_a, p.a_transposed),
+                   b = descriptor(p.n, p.swizzle_b, p.b_transposed);
+  const char* type = p.bf16 ? "bf16" : "f16";
+  std::string multiply;
+  for (std::uint32_t step = 0; step < steps_of(p); ++step) {
+    const std::string operand = p.a_in_registers ? fmt::format("{{%x{}, %x{}, %x{}, %x{}}}", 4 * step,
+                                                               4 * step + 1, 4 * step + 2, 4 * step + 3)
+                                                 : "%da";
+    const std::string majors = p.a_in_registers
+                                   ? fmt::format("{}", p.b_transposed ? 1 : 0)
+                                   : fmt::format("{}, {}", p.a_transposed ? 1 : 0, p.b_transposed ? 1 : 0);
+    multiply += fmt::format(
+        "wgmma.mma_async.sync.aligned.m64n{}k16.{}.{}.{} {{{}}}, {}, %db, {}, {}, {}, {};\n"
+        "add.u64 %da, %da, {};\nadd.u64 %db, %db, {};\n",
+        p.n, p.f32 ? "f32" : "f16", type, type, list("%d", p.registers()), operand,
+        step > 0 || p.accumulate ? "%yes" : "%no", p.negate_a ? -1 : 1, p.negate_b ? -1 : 1, majors,
+        a.step_bytes / 16, b.step_bytes / 16);
+  }
+  std::string load, store, fragments;
+  for (std::uint32_t i = 0; i < p.registers(); ++i) {
+    load += fmt::format("ld.global.b32 %d{}, [%a1+{}];\n", i, 4 * i);
+    store += fmt::format("st.global.b32 [%a1+{}], %d{};\n", 4 * i, i);
+  }
+  for (std::uint32_t i = 0; i < 4 * kDepth / 16; ++i)
+    fragments += fmt::format("ld.global.b32 %x{}, [%a1+{}];\n", i, 4 * i);
+  kernel.ptx = fmt::format(
+      R"(.visible .entry test(.param .u64 out, .param .u64 in0, .param .u64 in1, .param .u64 in2)
+.reqntid {0}
+{{
+.reg .b32 %t, %base, %i, %v<4>, %d<{1}>, %x<16>; .reg .b64 %in, %out, %a<2>, %da, %db; .reg .pred %p, %yes, %no;
+.shared .align 1024 .b8 a_tile[{2}];
+.shared .align 1024 .b8 b_tile[{3}];
+mov.u32 %t, %tid.x;
+setp.eq.u32 %yes, 0, 0;
+setp.ne.u32 %no, 0, 0;
+mov.u32 %base, a_tile;
+{4}shr.u32 %v2, %base, 4;
+cvt.u64.u32 %da, %v2;
+or.b64 %da, %da, {5};
+mov.u32 %base, b_tile;
+{6}shr.u32 %v2, %base, 4;
+cvt.u64.u32 %db, %v2;
+or.b64 %db, %db, {7};
+ld.param.u64 %in, [in0];
+mad.wide.u32 %a1, %t, 64, %in;
+{8}ld.param.u64 %in, [in2];
+mad.wide.u32 %a1, %t, {9}, %in;
+{10}fence.proxy.async;
+bar.sync 0;
+wgmma.fence.sync.aligned;
+{11}wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+ld.param.u64 %out, [out];
+mad.wide.u32 %a1, %t, {9}, %out;
+{12}ret;
+}}
+)",
+      kThreads, p.registers(), a_bytes, b_bytes, copy_in(0, a_bytes, "A"), a.bits, copy_in(1, b_bytes, "B"),
+      b.bits, fragments, p.registers() * 4, load, multiply, store);
+  return kernel;
+}
+
+void add(std::vector<TestCase>& cases, Product p) {
+  p.name = "wgmma " + p.name;
+  cases.push_back({p.name, "wgmma", Needs::kHopper, [p] { return product(p); }});
+}
+
+}  // namespace
+
+void add_wgmma_cases(std::vector<TestCase>& cases) {
+  for (const bool bf16 : {true, false})
+    for (const std::uint32_t n : {8u, 16u, 24u, 32u, 64u, 96u, 128u, 192u, 256u})
+      add(cases, {.name = fmt::format("n{} {}", n, bf16 ? "bf16" : "f16"), .n = n, .bf16 = bf16});
+  struct Layout {
+    std::uint32_t swizzle;
+    bool transposed;
+  };
+  for (const std::uint32_t swizzle : {0u, 32u, 64u, 128u})
+    for (const bool transposed : {false, true}) {
+      const std::string layout = fmt::format("{}-major, swizzle {}", transposed ? "MN" : "K", swizzle);
+      add(cases, {.name = "A " + layout, .swizzle_a = swizzle, .a_transposed = transposed});
+      add(cases, {.name = "B " + layout, .n = 128, .swizzle_b = swizzle, .b_transposed = transposed});
+      add(cases, {.name = "A in registers, B " + layout,
+                  .n = 64,
+                  .swizzle_b = swizzle,
+                  .b_transposed = transposed,
+                  .a_in_registers = true});
+    }
+  struct Kind {
+    Values values;
+    const char* name;
+  };
+  for (const Kind kind : {Kind{Values::kWide, "wide exponents"}, Kind{Values::kCancelling, "cancelling sums"},
+                          Kind{Values::kSpecial, "special values"}})
+    for (const bool bf16 : {true, false}) {
+      const char* type = bf16 ? "bf16" : "f16";
+      add(cases, {.name = fmt::format("{} {}", type, kind.name), .bf16 = bf16, .values = kind.values});
+      add(cases, {.name = fmt::format("{} {}, A in registers", type, kind.name),
+                  .bf16 = bf16,
+                  .a_in_registers = true,
+                  .values = kind.values});
+      if (!bf16)
+        add(cases, {.name = fmt::format("f16 {}, f16 accumulators", kind.name),
+                    .bf16 = false,
+                    .f32 = false,
+                    .values = kind.values});
+    }
+  add(cases, {.name = "f16 accumulators", .n = 128, .bf16 = false, .f32 = false});
+  add(cases, {.name = "without accumulators", .accumulate = false});
+  add(cases, {.name = "negated A", .negate_a = true});
+  add(cases, {.name = "negated B", .negate_b = true});
+}
+
+}  // namespace jfa::conformance
