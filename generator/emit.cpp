@@ -41,6 +41,13 @@ std::string configuration_block(const KernelPlan& plan) {
   if (plan.backward) {
     define("kStreamedStages", plan.backward->streamed_stages);
     define("kSharedBytes", plan.backward->keys.shared_bytes, "dynamic shared memory of each gradient entry");
+    text += fmt::format(
+        "constexpr bool kShortKeys = {};  // sequences whose keys fit one tile: an entry of their own\n",
+        plan.backward->short_keys.has_value());
+    if (const std::optional<ShortPlan>& short_keys = plan.backward->short_keys) {
+      define("kShortStages", short_keys->streamed_stages);
+      define("kShortSharedBytes", short_keys->main.shared_bytes, "dynamic shared memory of that entry");
+    }
     if (const std::optional<BroadcastPlan>& broadcast = plan.backward->broadcast) {
       define("kBroadcastStages", broadcast->pair_stages);
       define("kBroadcastOutputGradRows", broadcast->output_grad_rows);

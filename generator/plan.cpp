@@ -113,6 +113,28 @@ KernelPlan plan_backward_entries(const KernelSpec& spec, int threads) {
   return plan;
 }
 
+void plan_short_entry(KernelPlan& plan, int threads, int control_bytes) {
+  BackwardPlan& backward = *plan.backward;
+  ShortPlan& entry = backward.short_keys.emplace();
+  entry.main = {"jfa_backward_short", threads, 0, EntryPlan::Grid::kPersistent};
+  constexpr int kStationaryStages = 2;
+  const int row_bytes = plan.spec.padded_dim * kElementBytes;
+  const int stationary_bytes = kStationaryStages * 2 * plan.key_tile * row_bytes;
+  const int score_grad_bytes = plan.key_tile * backward.streamed_tile * kElementBytes;
+  const int output_bytes = backward.streamed_tile * row_bytes;
+  const int stats_bytes = backward.streamed_tile * kQueryStatsBytes;
+  const int pair_bytes = backward.streamed_tile * 2 * row_bytes;
+  const int fixed = kTileAlignmentBytes + control_bytes + stationary_bytes + score_grad_bytes + output_bytes;
+  entry.streamed_stages =
+      std::min(kMostKeyValueStages, (kSharedLimitBytes - fixed) / (pair_bytes + stats_bytes));
+  entry.main.shared_bytes = fixed + entry.streamed_stages * (pair_bytes + stats_bytes);
+  entry.main.shared_map = memory_map({{"stationary pairs", stationary_bytes},
+                                      {"streamed pairs", entry.streamed_stages * pair_bytes},
+                                      {"score gradients, then query gradient", score_grad_bytes},
+                                      {"output", output_bytes},
+                                      {"control", control_bytes + entry.streamed_stages * stats_bytes}});
+}
+
 void plan_broadcast_entry(KernelPlan& plan, int threads, int control_bytes) {
   BroadcastPlan& broadcast = plan.backward->broadcast.emplace();
   broadcast.prepare = {"jfa_prepare_broadcast", 1024, 0, EntryPlan::Grid::kOneCta};
@@ -179,6 +201,8 @@ std::vector<std::string_view> backward_fragments(const KernelSpec& spec, Fragmen
   if (spec.broadcast_q) fragments.push_back("attention/sum_query_grad.cu");
   return fragments;
 }
+
+std::vector<std::string_view> short_fragments() { return {"attention/short_keys.cuh"}; }
 
 std::vector<std::string_view> broadcast_fragments() {
   return {"attention/prepare_broadcast.cu", "attention/broadcast_query.cuh"};
@@ -262,6 +286,8 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
   } else {
     map.query_tile_capacity = map.query_run_capacity =
         most_tiles(call.query_rows, sequences, plan.query_tile);
+    // As for a shared query the same for all targets: either side's tiles, of sequences without the other.
+    map.short_tile_capacity = map.key_tile_capacity + map.query_tile_capacity;
   }
   const std::int64_t delta_rows = call.query_heads * shape.output_rows;
   Pieces pieces;
@@ -269,6 +295,7 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
   map.query_tiles = pieces.take(map.query_tile_capacity, sizeof(kernel::QueryTile));
   map.key_tiles = pieces.take(map.key_tile_capacity, sizeof(kernel::KeyTile));
   map.query_runs = pieces.take(map.query_run_capacity, sizeof(kernel::QueryRun));
+  map.short_tiles = pieces.take(map.short_tile_capacity, sizeof(kernel::KeyTile));
   map.key_sequences = pieces.take(plan.spec.broadcast_q ? sequences : 0, sizeof(kernel::KeySequence));
   map.delta = pieces.take(delta_rows, sizeof(float));
   map.packed_output_grad =
@@ -283,6 +310,7 @@ std::vector<const EntryPlan*> entries_of(const KernelPlan& plan) {
   const BackwardPlan& backward = *plan.backward;
   std::vector<const EntryPlan*> entries{&plan.prepare, &backward.delta, &backward.keys, &backward.queries};
   if (plan.spec.broadcast_q) entries.push_back(&backward.sum);
+  if (backward.short_keys) entries.push_back(&backward.short_keys->main);
   if (backward.broadcast) {
     entries.push_back(&backward.broadcast->prepare);
     entries.push_back(&backward.broadcast->main);
@@ -292,13 +320,13 @@ std::vector<const EntryPlan*> entries_of(const KernelPlan& plan) {
 
 namespace {
 
-// Which calls take which entries, and why.
+// Which calls take which entries, in the order of their launch, and what they do for which sequences.
 nlohmann::ordered_json backward_paths(const KernelPlan& plan) {
   const BackwardPlan& backward = *plan.backward;
   nlohmann::ordered_json paths = nlohmann::ordered_json::array();
-  const auto add = [&](std::string_view when, std::string_view why, std::vector<std::string> entries) {
+  const auto add = [&](std::string_view calls, std::string_view why, std::vector<std::string> entries) {
     if (plan.spec.broadcast_q) entries.push_back(backward.sum.name);
-    paths.push_back({{"when", when}, {"why", why}, {"entries", entries}});
+    paths.push_back({{"calls", calls}, {"why", why}, {"entries", entries}});
   };
   if (backward.broadcast) {
     add(fmt::format("{} * (q_len rounded up to 8) <= {}", plan.spec.groups, backward.broadcast->query_tile),
@@ -306,9 +334,24 @@ nlohmann::ordered_json backward_paths(const KernelPlan& plan) {
         "at once, and the query's stays on chip",
         {backward.broadcast->prepare.name, backward.delta.name, backward.broadcast->main.name});
   }
-  add(backward.broadcast ? "otherwise" : "always",
-      "any lengths: one pass with keys in place, one with queries in place, nothing accumulated in memory",
-      {plan.prepare.name, backward.delta.name, backward.keys.name, backward.queries.name});
+  const std::string pair = fmt::format(
+      "{} keeps keys in place for their gradients and values', {} queries for theirs: nothing is accumulated "
+      "in memory",
+      backward.keys.name, backward.queries.name);
+  if (!backward.short_keys) {
+    add(backward.broadcast ? "others" : "all", pair,
+        {plan.prepare.name, backward.delta.name, backward.keys.name, backward.queries.name});
+    return paths;
+  }
+  const ShortPlan& short_keys = *backward.short_keys;
+  const std::string short_why =
+      fmt::format("sequences of at most {} keys: all gradients in one pass of {}, which needs no delta",
+                  plan.key_tile, short_keys.main.name);
+  add(fmt::format("at most {} keys in the whole batch", plan.key_tile), short_why,
+      {plan.prepare.name, short_keys.main.name});
+  add("others", short_why + "; other sequences: " + pair,
+      {plan.prepare.name, backward.delta.name, short_keys.main.name, backward.keys.name,
+       backward.queries.name});
   return paths;
 }
 
@@ -349,6 +392,8 @@ std::string describe(const KernelPlan& plan) {
   if (plan.backward) {
     json["streamed_tile"] = plan.backward->streamed_tile;
     json["streamed_stages"] = plan.backward->streamed_stages;
+    if (plan.backward->short_keys)
+      json["short_keys"] = {{"streamed_stages", plan.backward->short_keys->streamed_stages}};
     if (const std::optional<BroadcastPlan>& broadcast = plan.backward->broadcast) {
       json["broadcast"] = {{"query_tile", broadcast->query_tile},
                            {"output_grad_rows", broadcast->output_grad_rows},

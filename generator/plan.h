@@ -56,6 +56,12 @@ struct BroadcastPlan {
   EntryPlan main;
 };
 
+/// All gradients in one pass, of sequences whose keys fit one tile.
+struct ShortPlan {
+  int streamed_stages = 2;
+  EntryPlan main;
+};
+
 /// The entries of a backward beside prepare, in the order of their launch.
 struct BackwardPlan {
   int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, and of every box
@@ -64,6 +70,7 @@ struct BackwardPlan {
   EntryPlan keys;                          // gradients of keys and values
   EntryPlan queries;                       // gradient of queries
   EntryPlan sum;                           // with broadcast_q: sums the parts of the query gradient
+  std::optional<ShortPlan> short_keys;     // without broadcast_q: the other entries get the rest
   std::optional<BroadcastPlan> broadcast;  // with broadcast_q: instead of prepare, keys and queries
 };
 
@@ -130,12 +137,14 @@ struct BackwardWorkspaceMap {
   std::uint64_t query_tiles = 0;
   std::uint64_t key_tiles = 0;
   std::uint64_t query_runs = 0;
+  std::uint64_t short_tiles = 0;
   std::uint64_t delta = 0;
   std::uint64_t packed_output_grad = 0;
   std::uint64_t partial_query_grad = 0;
   std::int64_t query_tile_capacity = 0;
   std::int64_t key_tile_capacity = 0;
   std::int64_t query_run_capacity = 0;
+  std::int64_t short_tile_capacity = 0;
   std::int64_t query_parts = 0;   // with broadcast_q: parts of the batch whose query gradients are summed
   std::int64_t partial_rows = 0;  // query rows of one part, whole tiles
   // Of the broadcast entries, which take the place of the others' lists.

@@ -21,8 +21,8 @@ std::string_view value_product(int padded_dim) {
 }
 
 // So have products of two operands in shared memory, of which the right one lies row by row.
-std::string_view streamed_product(int padded_dim) {
-  switch (padded_dim) {
+std::string_view streamed_product(int columns) {
+  switch (columns) {
     case 16:
       return "ptx/wgmma_ss_n_major_n16.cuh";
     case 32:
@@ -43,12 +43,19 @@ KernelPlan plan_backward(const KernelSpec& spec) {
                          "sm90/descriptors.cuh");
   plan.fragments.insert(plan.fragments.end(), {"sm90/fragment.cuh", "sm90/backward.cuh",
                                                "sm90/backward_keys.cu", "sm90/backward_queries.cu"});
+  const auto add = [&](const std::vector<std::string_view>& fragments) {
+    plan.fragments.insert(plan.fragments.end(), fragments.begin(), fragments.end());
+  };
   if (spec.broadcast_q) {
     plan_broadcast_entry(plan, 384, 1024);
-    plan.fragments.push_back(streamed_product(spec.padded_dim));
-    const std::vector<std::string_view> shared = broadcast_fragments();
-    plan.fragments.insert(plan.fragments.end(), shared.begin(), shared.end());
-    plan.fragments.push_back("sm90/backward_broadcast.cu");
+    add({streamed_product(spec.padded_dim)});
+    add(broadcast_fragments());
+    add({"sm90/backward_broadcast.cu"});
+  } else {
+    plan_short_entry(plan, 384, 1024);
+    add({streamed_product(plan.operand.box_dim)});
+    add(short_fragments());
+    add({"sm90/backward_short.cu"});
   }
   return plan;
 }

@@ -42,6 +42,13 @@ std::vector<std::string_view> backward_fragments(const KernelSpec& spec,
 /// stationary tiles, and as many streamed pairs as fit.
 KernelPlan plan_backward_entries(const KernelSpec& spec, int threads);
 
+/// Adds the entry for short sequences to a backward without a shared query: two pairs of stationary tiles, an
+/// output tile, score gradients, and as many streamed pairs as fit beside `control_bytes` of barriers.
+void plan_short_entry(KernelPlan& plan, int threads, int control_bytes);
+
+/// Its templates up to the target's own; they follow backward_fragments().
+std::vector<std::string_view> short_fragments();
+
 /// Adds the broadcast entries to a backward with a shared query: the query's tile, the output gradients,
 /// score gradients, and as many pairs of tiles as fit beside `control_bytes` of barriers.
 void plan_broadcast_entry(KernelPlan& plan, int threads, int control_bytes);

@@ -24,7 +24,8 @@ BackwardWorkspaceShape workspace_shape(const ValidCall& valid, const OutputGradi
 Status check_items(const ValidCall& valid, const BackwardWorkspaceMap& map) {
   const std::int64_t most =
       std::max({map.query_tile_capacity, map.key_tile_capacity, map.partial_rows,
-                map.query_run_capacity * valid.query.heads, map.key_tile_capacity * valid.key.heads});
+                map.query_run_capacity * valid.query.heads, map.key_tile_capacity * valid.key.heads,
+                map.short_tile_capacity * valid.key.heads});
   if (most <= kItemLimit) return {};
   return Status::unsupported(
       fmt::format("a batch of {} with query.rows {}, key.rows {} and query.heads {} may need {} tiles times "

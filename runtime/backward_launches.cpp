@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <numbers>
+#include <span>
 
 #include "runtime/launcher.h"
 #include "runtime/launches.h"
@@ -16,6 +17,7 @@ struct Pieces {
   kernel::QueryTile* query_tiles;
   kernel::KeyTile* key_tiles;
   kernel::QueryRun* query_runs;
+  kernel::KeyTile* short_tiles;
   kernel::KeySequence* key_sequences;
   float* delta;
   float* partial_query_grad;
@@ -26,6 +28,7 @@ Pieces pieces_of(const BackwardWorkspaceMap& map, std::uint64_t workspace) {
           reinterpret_cast<kernel::QueryTile*>(workspace + map.query_tiles),
           reinterpret_cast<kernel::KeyTile*>(workspace + map.key_tiles),
           reinterpret_cast<kernel::QueryRun*>(workspace + map.query_runs),
+          reinterpret_cast<kernel::KeyTile*>(workspace + map.short_tiles),
           reinterpret_cast<kernel::KeySequence*>(workspace + map.key_sequences),
           reinterpret_cast<float*>(workspace + map.delta),
           reinterpret_cast<float*>(workspace + map.partial_query_grad)};
@@ -38,6 +41,7 @@ kernel::BackwardPrepareArguments prepare_arguments(const BackwardLaunches& launc
   arguments.common.tiles = pieces.query_tiles;
   arguments.key_tiles = pieces.key_tiles;
   arguments.query_runs = pieces.query_runs;
+  arguments.short_tiles = pieces.short_tiles;
   arguments.query_parts = static_cast<int>(launches.map.query_parts);
   return arguments;
 }
@@ -52,6 +56,7 @@ kernel::DeltaArguments delta_arguments(const BackwardLaunches& launches, const P
   arguments.packed_output_grad = reinterpret_cast<void*>(packed_output_grad);
   arguments.lse_grad = reinterpret_cast<const float*>(launches.lse_grad);
   arguments.delta = pieces.delta;
+  arguments.header = pieces.header;
   arguments.output_row_stride = output.row_stride;
   arguments.output_head_stride = output.head_stride;
   arguments.output_grad_row_stride = output_grad.row_stride;
@@ -77,6 +82,19 @@ kernel::BackwardArguments backward_arguments(const BackwardLaunches& launches, c
   arguments.query_heads = static_cast<int>(launches.valid.query.heads);
   arguments.output_rows = static_cast<int>(launches.tensors.output.rows);
   arguments.partial_rows = static_cast<int>(launches.map.partial_rows);
+  return arguments;
+}
+
+kernel::ShortArguments short_arguments(const BackwardLaunches& launches, const Pieces& pieces) {
+  kernel::ShortArguments arguments{};
+  arguments.header = pieces.header;
+  arguments.tiles = pieces.short_tiles;
+  arguments.lse = reinterpret_cast<const float*>(launches.lse);
+  arguments.lse_grad = reinterpret_cast<const float*>(launches.lse_grad);
+  arguments.scale = static_cast<float>(launches.valid.scale);
+  arguments.scale_log2 = static_cast<float>(launches.valid.scale * std::numbers::log2e);
+  arguments.query_heads = static_cast<int>(launches.valid.query.heads);
+  arguments.output_rows = static_cast<int>(launches.tensors.output.rows);
   return arguments;
 }
 
@@ -136,13 +154,21 @@ class BackwardCall {
                                                             : 0),
         output_grad_(as_tensor(launches.tensors.output_grad, packed_)) {}
 
-  // Keys in place for their gradients and values', queries in place for theirs.
-  Status launch_pair() const;
+  // Short sequences in one pass, if there is an entry for them; the others with keys in place for their
+  // gradients and values', and with queries in place for theirs.
+  Status launch_by_length() const;
   // All gradients of a shared query in one pass.
   Status launch_broadcast() const;
 
  private:
-  Status launch_delta() const;
+  enum Map { kQuery, kKey, kValue, kOutputGrad, kKeyGrad, kValueGrad, kQueryGrad, kOutput, kMaps };
+  // The first `count` of them. query_box_rows: of maps with the query's rows.
+  Status encode(int count, int query_box_rows, CUtensorMap (&maps)[kMaps]) const;
+  Status launch_prepare() const;
+  // only_query_tiles: no rows but those of prepare's query tiles, unless all must be packed.
+  Status launch_delta(bool only_query_tiles) const;
+  Status launch_short(CUtensorMap (&maps)[kMaps]) const;
+  Status launch_pair(CUtensorMap (&maps)[kMaps]) const;
   Status launch_sum(std::int64_t parts, std::int64_t partial_rows) const;
 
   const Launcher launcher_;
@@ -155,11 +181,33 @@ class BackwardCall {
   const Tensor output_grad_;
 };
 
-Status BackwardCall::launch_delta() const {
+Status BackwardCall::encode(int count, int query_box_rows, CUtensorMap (&maps)[kMaps]) const {
+  const int box_rows = kernels_.plan.output_box_rows;
+  const ValidCall& valid = launches_.valid;
+  const ValidBackward& tensors = launches_.tensors;
+  const MapOperand operands[kMaps] = {{"query", valid.query, query_box_rows},
+                                      {"key", valid.key, box_rows},
+                                      {"value", valid.value, box_rows},
+                                      {"output_grad", output_grad_, query_box_rows},
+                                      {"key_grad", tensors.key_grad, box_rows},
+                                      {"value_grad", tensors.value_grad, box_rows},
+                                      {"query_grad", tensors.query_grad, query_box_rows},
+                                      {"output", tensors.output, query_box_rows}};
+  return launcher_.encode(std::span(operands).first(static_cast<std::size_t>(count)), workspace_, maps);
+}
+
+Status BackwardCall::launch_prepare() const {
+  kernel::BackwardPrepareArguments prepare = prepare_arguments(launches_, pieces_);
+  void* pointers[] = {&prepare};
+  return launcher_.launch(kernels_.entry(kernels_.plan.prepare.name), 1, pointers);
+}
+
+Status BackwardCall::launch_delta(bool only_query_tiles) const {
   constexpr std::int64_t kThreadsPerRow = 16;
   const LoadedEntry& entry = kernels_.entry(plan_.delta.name);
   const Tensor& output = launches_.tensors.output;
   kernel::DeltaArguments delta = delta_arguments(launches_, pieces_, packed_);
+  if (only_query_tiles && packed_ == 0) delta.query_tiles = pieces_.query_tiles;
   void* pointers[] = {&delta};
   const std::int64_t threads = output.rows * output.heads * kThreadsPerRow;
   return launcher_.launch(entry, ctas_for(entry, ctas_of_threads(entry, threads)), pointers);
@@ -174,68 +222,68 @@ Status BackwardCall::launch_sum(std::int64_t parts, std::int64_t partial_rows) c
   return launcher_.launch(entry, ctas_for(entry, ctas_of_threads(entry, pairs)), pointers);
 }
 
-Status BackwardCall::launch_pair() const {
+Status BackwardCall::launch_short(CUtensorMap (&maps)[kMaps]) const {
+  const LoadedEntry& entry = kernels_.entry(plan_.short_keys->main.name);
+  kernel::ShortArguments arguments = short_arguments(launches_, pieces_);
+  void* pointers[] = {&maps[kQuery],   &maps[kKey],        &maps[kValue],
+                      &maps[kOutput],  &maps[kOutputGrad], &maps[kQueryGrad],
+                      &maps[kKeyGrad], &maps[kValueGrad],  &arguments};
+  const std::int64_t items = launches_.map.short_tile_capacity * launches_.valid.key.heads;
+  return launcher_.launch(entry, ctas_for(entry, items), pointers);
+}
+
+Status BackwardCall::launch_pair(CUtensorMap (&maps)[kMaps]) const {
   const ValidCall& valid = launches_.valid;
-  const ValidBackward& tensors = launches_.tensors;
   const BackwardWorkspaceMap& map = launches_.map;
-  const int box_rows = kernels_.plan.output_box_rows;
-  enum { kQuery, kKey, kValue, kOutputGrad, kKeyGrad, kValueGrad, kQueryGrad, kMaps };
-  const MapOperand operands[kMaps] = {{"query", valid.query, box_rows},
-                                      {"key", valid.key, box_rows},
-                                      {"value", valid.value, box_rows},
-                                      {"output_grad", output_grad_, box_rows},
-                                      {"key_grad", tensors.key_grad, box_rows},
-                                      {"value_grad", tensors.value_grad, box_rows},
-                                      {"query_grad", tensors.query_grad, box_rows}};
-  CUtensorMap maps[kMaps];
-  if (Status status = launcher_.encode(operands, workspace_, maps); !status.ok()) return status;
-
-  kernel::BackwardPrepareArguments prepare = prepare_arguments(launches_, pieces_);
-  void* prepare_pointers[] = {&prepare};
-  const LoadedEntry& prepare_entry = kernels_.entry(kernels_.plan.prepare.name);
-  if (Status status = launcher_.launch(prepare_entry, 1, prepare_pointers); !status.ok()) return status;
-  if (Status status = launch_delta(); !status.ok()) return status;
-
-  kernel::BackwardArguments backward = backward_arguments(launches_, pieces_);
+  kernel::BackwardArguments arguments = backward_arguments(launches_, pieces_);
   void* keys_pointers[] = {&maps[kQuery],   &maps[kKey],       &maps[kValue], &maps[kOutputGrad],
-                           &maps[kKeyGrad], &maps[kValueGrad], &backward};
+                           &maps[kKeyGrad], &maps[kValueGrad], &arguments};
   const LoadedEntry& keys_entry = kernels_.entry(plan_.keys.name);
   const int keys_ctas = ctas_for(keys_entry, map.key_tile_capacity * valid.key.heads);
   if (Status status = launcher_.launch(keys_entry, keys_ctas, keys_pointers); !status.ok()) return status;
 
   void* queries_pointers[] = {&maps[kQuery],      &maps[kKey],       &maps[kValue],
-                              &maps[kOutputGrad], &maps[kQueryGrad], &backward};
+                              &maps[kOutputGrad], &maps[kQueryGrad], &arguments};
   const LoadedEntry& queries_entry = kernels_.entry(plan_.queries.name);
   const int queries_ctas = ctas_for(queries_entry, map.query_run_capacity * valid.query.heads);
-  if (Status status = launcher_.launch(queries_entry, queries_ctas, queries_pointers); !status.ok())
+  return launcher_.launch(queries_entry, queries_ctas, queries_pointers);
+}
+
+Status BackwardCall::launch_by_length() const {
+  const bool has_short = plan_.short_keys.has_value();
+  // No sequence has more keys than there are.
+  const bool all_short = has_short && launches_.valid.key.rows <= kernels_.plan.key_tile;
+  CUtensorMap maps[kMaps];
+  if (Status status = encode(has_short ? kMaps : kOutput, kernels_.plan.output_box_rows, maps); !status.ok())
     return status;
+  if (Status status = launch_prepare(); !status.ok()) return status;
+  if (!all_short || packed_ != 0) {
+    if (Status status = launch_delta(has_short); !status.ok()) return status;
+  }
+  if (has_short) {
+    if (Status status = launch_short(maps); !status.ok()) return status;
+  }
+  if (!all_short) {
+    if (Status status = launch_pair(maps); !status.ok()) return status;
+  }
   if (!kernels_.plan.spec.broadcast_q) return {};
-  return launch_sum(map.query_parts, map.partial_rows);
+  return launch_sum(launches_.map.query_parts, launches_.map.partial_rows);
 }
 
 Status BackwardCall::launch_broadcast() const {
   const ValidCall& valid = launches_.valid;
-  const ValidBackward& tensors = launches_.tensors;
-  const int box_rows = kernels_.plan.output_box_rows;
   const auto slot = static_cast<int>(slot_rows(valid.query.rows));
-  enum { kQuery, kKey, kValue, kOutputGrad, kKeyGrad, kValueGrad, kMaps };
-  const MapOperand operands[kMaps] = {{"query", valid.query, slot},
-                                      {"key", valid.key, box_rows},
-                                      {"value", valid.value, box_rows},
-                                      {"output_grad", output_grad_, slot},
-                                      {"key_grad", tensors.key_grad, box_rows},
-                                      {"value_grad", tensors.value_grad, box_rows}};
   CUtensorMap maps[kMaps];
-  if (Status status = launcher_.encode(operands, workspace_, maps); !status.ok()) return status;
+  if (Status status = encode(kQueryGrad, slot, maps); !status.ok()) return status;
 
   kernel::BroadcastPrepareArguments prepare{};
-  prepare.common = prepare_arguments(valid, launches_.call, tensors.output.rows);
+  prepare.common = prepare_arguments(valid, launches_.call, launches_.tensors.output.rows);
   prepare.common.header = pieces_.header;
   prepare.key_sequences = pieces_.key_sequences;
   void* prepare_pointers[] = {&prepare};
   const LoadedEntry& prepare_entry = kernels_.entry(plan_.broadcast->prepare.name);
   if (Status status = launcher_.launch(prepare_entry, 1, prepare_pointers); !status.ok()) return status;
-  if (Status status = launch_delta(); !status.ok()) return status;
+  if (Status status = launch_delta(false); !status.ok()) return status;
 
   const LoadedEntry& entry = kernels_.entry(plan_.broadcast->main.name);
   const int parts =
@@ -254,7 +302,7 @@ Status launch(const Device::Impl& device, const LoadedKernels& kernels, const Ba
               std::uint64_t workspace, CUstream stream) {
   const BackwardCall call(device, kernels, launches, workspace, stream);
   return takes_broadcast(kernels.plan, launches.valid.query.rows) ? call.launch_broadcast()
-                                                                  : call.launch_pair();
+                                                                  : call.launch_by_length();
 }
 
 CUresult clear_tensor(const DriverTable& driver, const Tensor& tensor, CUstream stream) {

@@ -5,10 +5,11 @@
 
 namespace jfa::kernel {
 
-// Rows of one key tile and the queries that see them.
+// Rows of one key tile and the queries that see them; for the entry of short sequences all queries, and also
+// tiles of either side alone.
 struct alignas(16) KeyTile {
   i32 key_row;         // first row in the key tensor
-  i32 rows;            // 1 … tile rows
+  i32 rows;            // 1 … tile rows; 0: queries without keys
   i32 key_position;    // index of the first row within its sequence
   i32 query_row;       // first query that sees any row, in the query tensor
   i32 output_row;      // the same query in the output, LSE and delta tensors
@@ -49,8 +50,9 @@ struct BackwardPrepareArguments {
   PrepareArguments common;
   KeyTile* key_tiles;
   QueryRun* query_runs;
-  i32 query_parts;  // with broadcast_q: parts of the batch
-  i32 reserved[3];
+  KeyTile* short_tiles;  // of sequences whose keys fit one tile, with all their queries
+  i32 query_parts;       // with broadcast_q: parts of the batch
+  i32 reserved;
 };
 
 struct BroadcastPrepareArguments {
@@ -70,6 +72,8 @@ struct DeltaArguments {
   i64 output_grad_row_stride;
   i64 output_grad_head_stride;
   i64 output_grad_dim_stride;
+  const WorkspaceHeader* header;
+  const QueryTile* query_tiles;  // the rows that are wanted: header->query_run_count tiles; null: all rows
   i32 query_heads;
   i32 output_rows;
   i32 head_dim;
@@ -90,6 +94,17 @@ struct BackwardArguments {
   i32 output_rows;
   i32 partial_rows;  // query rows rounded up to whole tiles
   i32 reserved;
+};
+
+struct ShortArguments {
+  WorkspaceHeader* header;
+  const KeyTile* tiles;
+  const float* lse;       // [query_heads, output_rows], natural logarithm
+  const float* lse_grad;  // [query_heads, output_rows] or null
+  float scale;
+  float scale_log2;  // scale * log2(e)
+  i32 query_heads;
+  i32 output_rows;
 };
 
 struct BroadcastArguments {

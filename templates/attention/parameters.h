@@ -47,7 +47,9 @@ struct WorkspaceHeader {
   i32 query_run_count;     // backward: runs of the query-stationary entry; next_item is their queue
   i32 key_sequence_count;  // backward of a shared query in one pass: sequences with keys, key_tile_count
                            // tiles
-  u32 reserved[20];
+  i32 short_tile_count;    // backward: tiles of the entry for short sequences
+  u32 next_short_item;     // backward: queue of its (tile, key head) items
+  u32 reserved[18];
 };
 static_assert(sizeof(WorkspaceHeader) == 128);
 

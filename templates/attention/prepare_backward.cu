@@ -1,6 +1,20 @@
-// The prepare entry of a backward: one CTA turns the offsets into the work lists of both gradient entries.
-// Rows that no sequence owns are tiles that see nothing, and so get gradients of 0.
+// The prepare entry of a backward: one CTA turns the offsets into the work lists of the gradient entries.
+// With an entry for short sequences, those go to its list: what it takes to know is in a sequence alone, so a
+// batch may mix both kinds. Rows that no sequence owns are tiles that see nothing, and so get gradients of 0.
 namespace jfa::kernel {
+
+// Tiles on the short list: a tile of keys with all their queries, or tiles of a side that has no other.
+__device__ inline i32 short_tiles_of(const Sequence& s) {
+  if (!config::kShortKeys) return 0;
+  if (s.query_rows == 0) return tiles_of(s.key_rows);
+  if (s.key_rows == 0) return tiles_of(s.query_rows);
+  return s.key_rows <= kTileRows ? 1 : 0;
+}
+
+// Sequences on the other lists.
+__device__ inline bool is_long(const Sequence& s) {
+  return !config::kShortKeys || (s.key_rows > kTileRows && s.query_rows > 0);
+}
 
 // Calls visit(tile) for every key tile of a sequence: for_each_tile with the sides exchanged.
 template <class Visit>
@@ -20,6 +34,19 @@ __device__ inline void for_each_key_tile(const Sequence& s, Visit visit) {
   }
 }
 
+template <class Visit>
+__device__ inline void for_each_short_tile(const Sequence& s, Visit visit) {
+  if (s.query_rows > 0 && s.key_rows > 0) {
+    visit(KeyTile{s.key_row, s.key_rows, 0, s.query_row, s.output_row, 0, s.query_rows, 0});
+    return;
+  }
+  for (i32 first = 0; first < s.key_rows; first += kTileRows)
+    visit(KeyTile{s.key_row + first, min(kTileRows, s.key_rows - first), first, 0, 0, 0, 0, 0});
+  for (i32 first = 0; first < s.query_rows; first += kTileRows)
+    visit(KeyTile{0, 0, 0, s.query_row + first, s.output_row + first, first,
+                  min(kTileRows, s.query_rows - first), 0});
+}
+
 // Calls visit(sequence) for this thread's sequences as the key side sees them, the unowned rows as the last.
 template <class Visit>
 __device__ inline void for_each_key_sequence(const PrepareArguments& a, Visit visit) {
@@ -27,6 +54,16 @@ __device__ inline void for_each_key_sequence(const PrepareArguments& a, Visit vi
   if (threadIdx.x == 0) {
     const i32 end = static_cast<i32>(load_offset(a.key_offset, a.key_offset_is_64, a.batch));
     visit(Sequence{0, 0, end, a.key_rows - end, 0});
+  }
+}
+
+// Sequences of this thread, the unowned rows of either side as two more.
+template <class Visit>
+__device__ inline void for_each_short_sequence(const PrepareArguments& a, Visit visit) {
+  for_each_key_sequence(a, visit);
+  if (threadIdx.x == 0) {
+    const i32 end = static_cast<i32>(load_offset(a.query_offset, a.query_offset_is_64, a.batch));
+    visit(Sequence{end, a.query_rows - end, 0, 0, 0});
   }
 }
 
@@ -46,26 +83,47 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   using namespace jfa::kernel;
   const PrepareArguments& a = arguments.common;
   __shared__ u64 first_bad;
-  __shared__ CostOrder key_order, query_order;
+  __shared__ CostOrder key_order, query_order, short_order;
   key_order.clear();
   query_order.clear();
+  short_order.clear();
   if (!offsets_are_good(a, &first_bad)) return;
 
   auto key_cost = [](const Sequence& s) { return cost_bucket(streamed_tiles(s.key_rows, s.query_rows)); };
   auto query_cost = [](const Sequence& s) { return cost_bucket(streamed_tiles(s.query_rows, s.key_rows)); };
-  for_each_key_sequence(a, [&](const Sequence& s) { key_order.count(key_cost(s), tiles_of(s.key_rows)); });
+  auto short_cost = [](const Sequence& s) {
+    return cost_bucket(s.key_rows > 0 ? tiles_of(s.query_rows) : 0);
+  };
+  for_each_key_sequence(a, [&](const Sequence& s) {
+    if (is_long(s)) key_order.count(key_cost(s), tiles_of(s.key_rows));
+  });
   if constexpr (!config::kBroadcastQuery) {
-    for_each_query_sequence(
-        a, [&](const Sequence& s) { query_order.count(query_cost(s), tiles_of(s.query_rows)); });
+    for_each_query_sequence(a, [&](const Sequence& s) {
+      if (is_long(s)) query_order.count(query_cost(s), tiles_of(s.query_rows));
+    });
+  }
+  if constexpr (config::kShortKeys) {
+    for_each_short_sequence(a,
+                            [&](const Sequence& s) { short_order.count(short_cost(s), short_tiles_of(s)); });
   }
   __syncthreads();
   if (threadIdx.x == 0) {
     a.header->key_tile_count = key_order.order();
     a.header->query_run_count =
         config::kBroadcastQuery ? tiles_of(a.query_rows) * arguments.query_parts : query_order.order();
+    a.header->short_tile_count = short_order.order();
   }
   __syncthreads();
+  if constexpr (config::kShortKeys) {
+    for_each_short_sequence(a, [&](const Sequence& s) {
+      const i32 tiles = short_tiles_of(s);
+      if (tiles == 0) return;
+      i32 place = short_order.place(short_cost(s), tiles);
+      for_each_short_tile(s, [&](const KeyTile& tile) { arguments.short_tiles[place++] = tile; });
+    });
+  }
   for_each_key_sequence(a, [&](const Sequence& s) {
+    if (!is_long(s)) return;
     i32 place = key_order.place(key_cost(s), tiles_of(s.key_rows));
     for_each_key_tile(s, [&](const KeyTile& tile) { arguments.key_tiles[place++] = tile; });
   });
@@ -85,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     }
   } else {
     for_each_query_sequence(a, [&](const Sequence& s) {
+      if (!is_long(s)) return;
       i32 place = query_order.place(query_cost(s), tiles_of(s.query_rows));
       for_each_tile(s, [&](const QueryTile& tile) {
         a.tiles[place] = tile;

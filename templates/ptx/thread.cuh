@@ -64,6 +64,13 @@ __device__ inline void st_shared_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
                : "memory");
 }
 
+__device__ inline void ld_shared_v2(u32 (&values)[2], u32 address) {
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+               : "=r"(values[0]), "=r"(values[1])
+               : "r"(address)
+               : "memory");
+}
+
 __device__ inline void st_shared(u32 address, u32 value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }

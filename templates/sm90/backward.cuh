@@ -10,10 +10,10 @@ constexpr int kScoreRegisters = kStreamedRows / 2;
 constexpr int kStagingBarrier = 1;  // + consumer
 
 // scores = stationary[0] * streamed[0]^T and gradients = stationary[1] * streamed[1]^T of this warpgroup's
-// rows and 64 rows of streamed tiles of kRows rows.
+// rows and 64 rows of streamed tiles of kRows rows. Both are there after wait_scores().
 template <int kRows = kStreamedRows>
-__device__ inline void multiply_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters],
-                                       const u32 (&stationary)[2], const u32 (&streamed)[2]) {
+__device__ inline void issue_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters],
+                                    const u32 (&stationary)[2], const u32 (&streamed)[2]) {
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < config::kPaddedDim / 16; ++k)
@@ -24,9 +24,17 @@ __device__ inline void multiply_scores(float (&scores)[kScoreRegisters], float (
     wgmma_ss(gradients, descriptor_k_major<kTileRows>(stationary[1], k),
              descriptor_k_major<kRows>(streamed[1], k), k > 0);
   wgmma_commit_group();
+}
+__device__ inline void wait_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters]) {
   wgmma_wait_group<0>();
   pin(scores);
   pin(gradients);
+}
+template <int kRows = kStreamedRows>
+__device__ inline void multiply_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters],
+                                       const u32 (&stationary)[2], const u32 (&streamed)[2]) {
+  issue_scores<kRows>(scores, gradients, stationary, streamed);
+  wait_scores(scores, gradients);
 }
 
 // accumulator += operand * streamed: rows of the streamed tile are K.

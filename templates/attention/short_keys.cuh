@@ -1,0 +1,236 @@
+// A backward in one pass for sequences whose keys fit one tile. The tile stays, the queries stream past, 64
+// at a time, through all heads of its group: gradients of keys and values as where keys are stationary, and
+// with all keys at hand the query's is complete at once. Delta comes from output and output gradient on the
+// way.
+//
+// One warp each draws items, loads tiles, fetches the LSE, and stores gradients; the rest is the target's.
+namespace jfa::kernel::short_keys {
+
+constexpr int kStages = config::kShortStages;  // pairs of streamed tiles in flight
+constexpr u32 kOutputBytes = tile_bytes(kStreamedRows);
+// Score gradients of a streamed tile; then, in their place, the query's gradient.
+constexpr u32 kScoreGradBytes = kTileRows * kStreamedRows * kElementBytes;
+static_assert(tile_bytes(kStreamedRows) <= kScoreGradBytes);
+
+struct Pipeline {
+  ItemQueue<KeyTile> queue;
+  u64 stationary_full[kStationaryStages];
+  u64 stationary_empty[kStationaryStages];
+  u64 streamed_full[kStages];  // query and output gradient, LSE and its gradient
+  u64 streamed_empty[kStages];
+  u64 output_full[1];
+  u64 output_empty[1];
+  u64 query_grad_full[1];  // staged in the place of the score gradients
+  u64 query_grad_empty[1];
+  u64 gradients_full[kStationaryStages];  // of keys and values, staged in the place of the stationary pair
+};
+
+// gradient_consumers: roles beside this file's that take items. tile_releases: arrivals that give streamed
+// tiles back. gradient_arrivals: arrivals that make staged gradients complete.
+__device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers, u32 tile_releases,
+                                     u32 gradient_arrivals) {
+  constexpr u32 kOwnConsumers = 3;  // load, load_stats, store
+  init_item_queue(pipeline.queue, kOwnConsumers + gradient_consumers);
+  for (int i = 0; i < kStationaryStages; ++i) {
+    mbarrier_init(&pipeline.stationary_full[i], 1);
+    mbarrier_init(&pipeline.stationary_empty[i], 1);
+    mbarrier_init(&pipeline.gradients_full[i], gradient_arrivals);
+  }
+  for (int i = 0; i < kStages; ++i) {
+    mbarrier_init(&pipeline.streamed_full[i], 1 + 32);
+    mbarrier_init(&pipeline.streamed_empty[i], tile_releases);
+  }
+  mbarrier_init(&pipeline.output_full[0], 1);
+  mbarrier_init(&pipeline.output_empty[0], tile_releases);
+  mbarrier_init(&pipeline.query_grad_full[0], gradient_arrivals);
+  mbarrier_init(&pipeline.query_grad_empty[0], 1);
+}
+
+template <class Control>
+struct Shared {
+  u32 stationary, streamed, output, score_grad;  // shared addresses
+  Control* control;
+
+  __device__ inline u32 stationary_tile(int stage, int which) const {  // 0: keys, 1: values
+    return stationary + stage * kStationaryBytes + which * tile_bytes(kTileRows);
+  }
+  __device__ inline u32 streamed_tile(int stage, int which) const {  // 0: queries, 1: output gradient
+    return streamed + stage * kStreamedBytes + which * tile_bytes(kStreamedRows);
+  }
+};
+
+template <class Control>
+__device__ inline Shared<Control> carve(unsigned char* bytes) {
+  constexpr u32 kAlignment = 1024;  // the repeat of the widest swizzle
+  constexpr u32 kAllTilesBytes =
+      kStationaryStages * kStationaryBytes + kStages * kStreamedBytes + kOutputBytes + kScoreGradBytes;
+  static_assert(kAlignment + kAllTilesBytes + sizeof(Control) <= config::kShortSharedBytes);
+  const u32 start = shared_address(bytes);
+  const u32 tiles = (start + kAlignment - 1) / kAlignment * kAlignment;
+  Shared<Control> shared;
+  shared.stationary = tiles;
+  shared.streamed = shared.stationary + kStationaryStages * kStationaryBytes;
+  shared.score_grad = shared.streamed + kStages * kStreamedBytes;
+  shared.output = shared.score_grad + kScoreGradBytes;
+  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
+  return shared;
+}
+
+// Whether any of the 64 queries from `first` on sees any key. The others' gradient is 0.
+__device__ inline bool sees_keys(const KeyTile& tile, i32 first) {
+  const Interval seen = tile_interval(first, min(kStreamedRows, tile.query_count - first), tile.rows);
+  return seen.end > seen.begin;
+}
+
+template <class Control>
+__device__ inline void load(const Shared<Control>& shared, const TensorMap* query, const TensorMap* key,
+                            const TensorMap* value, const TensorMap* output, const TensorMap* output_grad) {
+  Pipeline& pipeline = shared.control->pipeline;
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  Ring<kStages> streamed;
+  Ring<1> outputs;
+  for (;;) {
+    const Item<KeyTile> item = take_item(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+    stationary.wait_empty(pipeline.stationary_empty);
+    u64* stationary_full = &pipeline.stationary_full[stationary.slot];
+    if (tile.query_count > 0 && tile.rows > 0) {
+      load_pair<kTileRows>(shared.stationary_tile(stationary.slot, 0),
+                           {{key, value}, {tile.key_row, tile.key_row}}, item.head, tile.rows,
+                           stationary_full);
+    } else {
+      mbarrier_arrive(stationary_full);
+    }
+    stationary.advance();
+    for (int g = 0; g < config::kGroups; ++g) {
+      const int head = item.head * config::kGroups + g;
+      for (int first = 0; first < tile.query_count; first += kStreamedRows, streamed.advance()) {
+        streamed.wait_empty(pipeline.streamed_empty);
+        u64* streamed_full = &pipeline.streamed_full[streamed.slot];
+        if (!sees_keys(tile, first)) {
+          mbarrier_arrive(streamed_full);
+          continue;
+        }
+        load_pair<kStreamedRows>(shared.streamed_tile(streamed.slot, 0),
+                                 {{query, output_grad}, {tile.query_row + first, tile.output_row + first}},
+                                 head, tile.query_count - first, streamed_full);
+        outputs.wait_empty(pipeline.output_empty);
+        mbarrier_arrive_expect_tx(&pipeline.output_full[0], kOutputBytes);
+        load_tile<kStreamedRows, kStreamedRows>(shared.output, output, head, tile.output_row + first,
+                                                tile.query_count - first, &pipeline.output_full[0]);
+        outputs.advance();
+      }
+    }
+  }
+  // The other roles still signal these barriers: the CTA may not exit before they have.
+  for (int i = 0; i < kStationaryStages; ++i, stationary.advance())
+    stationary.wait_empty(pipeline.stationary_empty);
+  for (int i = 0; i < kStages; ++i, streamed.advance()) streamed.wait_empty(pipeline.streamed_empty);
+  outputs.wait_empty(pipeline.output_empty);
+}
+
+// LSE of every query and, in the place of delta, less its gradient: what add_delta() adds to.
+template <class Control>
+__device__ inline void load_stats(const Shared<Control>& shared, const ShortArguments& arguments) {
+  Pipeline& pipeline = shared.control->pipeline;
+  Ring<kItemStages> items;
+  Ring<kStages> streamed;
+  const int lane = threadIdx.x % 32;
+  for (;;) {
+    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+#pragma unroll 1
+    for (int g = 0; g < config::kGroups; ++g) {
+      const i64 row =
+          static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
+      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+        QueryStats stats[2] = {};
+        if (sees_keys(tile, first)) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int query = first + lane + 32 * i;
+            const bool valid = query < tile.query_count;
+            stats[i] = {lse_log2_of(arguments.lse + row + query, valid),
+                        valid && arguments.lse_grad != nullptr ? -arguments.lse_grad[row + query] : 0.0f};
+          }
+        }
+        streamed.wait_empty(pipeline.streamed_empty);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
+        mbarrier_arrive(&pipeline.streamed_full[streamed.slot]);
+        streamed.advance();
+      }
+    }
+  }
+}
+
+// Adds a row's sum of products of output and output gradient to its delta: by four neighbouring lanes, all of
+// the warp together.
+__device__ inline void add_delta(QueryStats* stats, u32 output, u32 output_grad, u32 row) {
+  constexpr u32 kLanes = 4;
+  constexpr u32 kLaneBytes = 8;  // at a time
+  const u32 lane = opaque(threadIdx.x % kLanes);
+  float sum = 0.0f;
+#pragma unroll 2
+  for (u32 first = 0; first < config::kPaddedDim * kElementBytes; first += kLanes * kLaneBytes) {
+    const u32 byte = first + lane * kLaneBytes;
+    const u32 offset = byte / config::kSwizzleBytes * box_bytes(kStreamedRows) +
+                       swizzled_offset(row, byte / 16 % kChunksPerRow) + byte % 16;
+    u32 left[2], right[2];
+    ld_shared_v2(left, output + offset);
+    ld_shared_v2(right, output_grad + offset);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      sum += to_float(static_cast<u16>(left[i])) * to_float(static_cast<u16>(right[i]));
+      sum += to_float(static_cast<u16>(left[i] >> 16)) * to_float(static_cast<u16>(right[i] >> 16));
+    }
+  }
+#pragma unroll
+  for (u32 distance = 1; distance < kLanes; distance *= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+  if (lane == 0) stats[row].delta += sum;
+}
+
+// Stores what the target staged.
+template <class Control>
+__device__ inline void store(const Shared<Control>& shared, const TensorMap* query_grad,
+                             const TensorMap* key_grad, const TensorMap* value_grad) {
+  Pipeline& pipeline = shared.control->pipeline;
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  Ring<1> query_grads;
+  for (;;) {
+    const Item<KeyTile> item = take_item(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+#pragma unroll 1
+    for (int g = 0; g < config::kGroups; ++g) {
+      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+        query_grads.wait_full(pipeline.query_grad_full);
+        store_tile<kStreamedRows, kStreamedRows>(query_grad, item.head * config::kGroups + g,
+                                                 tile.query_row + first, tile.query_count - first,
+                                                 shared.score_grad);
+        cp_async_bulk_commit_group();
+        cp_async_bulk_wait_group_read();
+        mbarrier_arrive(&pipeline.query_grad_empty[0]);
+        query_grads.advance();
+      }
+    }
+    stationary.wait_full(pipeline.gradients_full);
+    for (int half = 0; half < tile.rows; half += kStreamedRows) {
+      store_tile<kTileRows, kStreamedRows>(key_grad, item.head, tile.key_row + half, tile.rows - half,
+                                           shared.stationary_tile(stationary.slot, 0) + box_bytes(half));
+      store_tile<kTileRows, kStreamedRows>(value_grad, item.head, tile.key_row + half, tile.rows - half,
+                                           shared.stationary_tile(stationary.slot, 1) + box_bytes(half));
+    }
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group_read();
+    mbarrier_arrive(&pipeline.stationary_empty[stationary.slot]);
+    stationary.advance();
+  }
+  cp_async_bulk_wait_group();
+}
+
+}  // namespace jfa::kernel::short_keys

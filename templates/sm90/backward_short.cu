@@ -1,0 +1,204 @@
+// All gradients in one pass for compute capability 9.0, of sequences whose keys fit one tile of 128.
+//
+//   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items; warp 2: LSE of the
+//   queries; warp 3: one thread stores gradients
+//   warpgroups 1-2  64 keys each: scores and their gradient, transposed, and the products of their keys;
+//   delta of every other half of the queries; of the query's gradient every other column block, from all keys
+namespace jfa::kernel::short_keys {
+
+constexpr int kBothBarrier = kStagingBarrier + kConsumers;
+constexpr int kOwnBoxes = (config::kBoxes + kConsumers - 1) / kConsumers;
+constexpr int kBoxRegisters = config::kBoxDim / 2;
+
+struct Control {
+  Pipeline pipeline;
+  alignas(16) QueryStats stats[kStages][kStreamedRows];
+};
+
+// Whether this consumer's `own`-th column block exists.
+__device__ inline bool has_box(int own, int consumer) {
+  return (own + 1) * kConsumers <= config::kBoxes || own * kConsumers + consumer < config::kBoxes;
+}
+
+// What this thread's two keys see of the streamed tile that starts at `first`. Computed anew for every tile:
+// registers are short.
+__device__ inline Seen seen_from(const KeyTile& tile, int consumer, int first) {
+  const int key = opaque(consumer * kConsumerRows + fragment_first_row());
+  Seen seen;
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+    seen.rows[r] = key + 8 * r < tile.rows ? visible(key + 8 * r, tile.query_count) : Interval{0, 0};
+  return seen.from(first);
+}
+
+__device__ inline void sync_consumers() { bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads); }
+
+// Column block `box` of the query's gradient.
+__device__ inline void multiply_keys(float (&gradient)[kBoxRegisters], u32 score_grad, u32 keys, int box) {
+#pragma unroll
+  for (int k = 0; k < kTileRows / 16; ++k) {
+    wgmma_ss_n_major<true>(gradient, descriptor_n_major<kTileRows>(score_grad, k),
+                           descriptor_n_major<kTileRows>(keys + box * box_bytes(kTileRows), k), k > 0);
+  }
+}
+
+__device__ inline void stage_query_grad(u32 tile, int consumer,
+                                        const float (&gradient)[kOwnBoxes][kBoxRegisters], float factor) {
+  const float factors[2] = {factor, factor};
+#pragma unroll
+  for (int own = 0; own < kOwnBoxes; ++own) {
+    const int box = own * kConsumers + consumer;
+    if (has_box(own, consumer))
+      stage_fragment<kStreamedRows>(tile + box * box_bytes(kStreamedRows), gradient[own], factors);
+  }
+}
+
+// One streamed tile: adds to the gradients of keys and values, and stages the query's.
+__device__ inline void attend(const Shared<Control>& shared, const u32 (&stationary)[2],
+                              const u32 (&streamed)[2], QueryStats* stats, const KeyTile& tile, int first,
+                              const ShortArguments& arguments, int consumer, Ring<1>& outputs,
+                              Ring<1>& query_grads, float (&key_gradient)[kGradientRegisters],
+                              float (&value_gradient)[kGradientRegisters]) {
+  Pipeline& pipeline = shared.control->pipeline;
+  const u32 half = box_bytes(consumer * kConsumerRows);
+  float scores[kScoreRegisters], gradients[kScoreRegisters];
+  u32 probabilities[4][4], score_grads[4][4];
+  issue_scores(scores, gradients, {stationary[0] + half, stationary[1] + half}, streamed);
+  // Meanwhile delta, half of the rows each.
+  outputs.wait_full(pipeline.output_full);
+  add_delta(stats, shared.output, streamed[1],
+            opaque(consumer * kStreamedRows / kConsumers + threadIdx.x % kWarpgroupThreads / 4));
+  __syncwarp();
+  release(pipeline.output_empty, outputs.slot);
+  outputs.advance();
+  wait_scores(scores, gradients);
+  sync_consumers();
+  const Seen seen = seen_from(tile, consumer, first);
+  score_operands(
+      scores, gradients, stats, __any_sync(0xffffffff, !seen.all()), [&](int i) { return seen.contains(i); },
+      arguments.scale_log2, probabilities, score_grads);
+  query_grads.wait_empty(pipeline.query_grad_empty);
+  stage_packed<kTileRows>(shared.score_grad + half, score_grads);
+  fence_proxy_async_shared();
+  sync_consumers();
+
+  float query_gradient[kOwnBoxes][kBoxRegisters];
+  pin(value_gradient);
+  pin(key_gradient);
+  wgmma_fence();
+#pragma unroll
+  for (int own = 0; own < kOwnBoxes; ++own) {
+    // A column block too few: both multiply the last one, since a product may not be left to one of them.
+    const int box = min(own * kConsumers + consumer, config::kBoxes - 1);
+    multiply_keys(query_gradient[own], shared.score_grad, stationary[0], box);
+  }
+  wgmma_commit_group();
+  multiply_streamed(value_gradient, probabilities, streamed[1]);
+  multiply_streamed(key_gradient, score_grads, streamed[0]);
+  wgmma_commit_group();
+  wgmma_wait_group<1>();
+#pragma unroll
+  for (float(&box)[kBoxRegisters] : query_gradient) pin(box);
+  sync_consumers();  // nobody reads the score gradients any more
+  stage_query_grad(shared.score_grad, consumer, query_gradient, arguments.scale);
+  wgmma_wait_group<0>();
+  pin(value_gradient);
+  pin(key_gradient);
+}
+
+__device__ inline void consume(const Shared<Control>& shared, const ShortArguments& arguments) {
+  Pipeline& pipeline = shared.control->pipeline;
+  const int consumer = threadIdx.x / kWarpgroupThreads - 1;
+  const u32 half = box_bytes(consumer * kConsumerRows);
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  Ring<kStages> streamed;
+  Ring<1> outputs, query_grads;
+  for (;;) {
+    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+    const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0),
+                                     shared.stationary_tile(stationary.slot, 1)};
+    float key_gradient[kGradientRegisters], value_gradient[kGradientRegisters];
+#pragma unroll
+    for (int i = 0; i < kGradientRegisters; ++i) key_gradient[i] = value_gradient[i] = 0.0f;
+
+    stationary.wait_full(pipeline.stationary_full);
+#pragma unroll 1
+    for (int g = 0; g < config::kGroups; ++g) {
+      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+        streamed.wait_full(pipeline.streamed_full);
+        if (sees_keys(tile, first)) {
+          attend(shared, stationary_tiles,
+                 {shared.streamed_tile(streamed.slot, 0), shared.streamed_tile(streamed.slot, 1)},
+                 shared.control->stats[streamed.slot], tile, first, arguments, consumer, outputs, query_grads,
+                 key_gradient, value_gradient);
+        } else {
+          query_grads.wait_empty(pipeline.query_grad_empty);
+          const float zeros[kOwnBoxes][kBoxRegisters] = {};
+          stage_query_grad(shared.score_grad, consumer, zeros, 1.0f);
+        }
+        fence_proxy_async_shared();
+        __syncwarp();
+        release(pipeline.query_grad_full, query_grads.slot);
+        query_grads.advance();
+        release(pipeline.streamed_empty, streamed.slot);
+        streamed.advance();
+      }
+    }
+
+    // Both consumers have their own rows of the stationary tiles to themselves: no product reads them any
+    // more.
+    stage_gradient(stationary_tiles[0] + half, key_gradient, arguments.scale);
+    stage_gradient(stationary_tiles[1] + half, value_gradient, 1.0f);
+    fence_proxy_async_shared();
+    __syncwarp();
+    release(pipeline.gradients_full, stationary.slot);
+    stationary.advance();
+  }
+}
+
+}  // namespace jfa::kernel::short_keys
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    jfa_backward_short(const __grid_constant__ jfa::kernel::TensorMap query,
+                       const __grid_constant__ jfa::kernel::TensorMap key,
+                       const __grid_constant__ jfa::kernel::TensorMap value,
+                       const __grid_constant__ jfa::kernel::TensorMap output,
+                       const __grid_constant__ jfa::kernel::TensorMap output_grad,
+                       const __grid_constant__ jfa::kernel::TensorMap query_grad,
+                       const __grid_constant__ jfa::kernel::TensorMap key_grad,
+                       const __grid_constant__ jfa::kernel::TensorMap value_grad,
+                       const __grid_constant__ jfa::kernel::ShortArguments arguments) {
+  using namespace jfa::kernel;
+  using namespace jfa::kernel::short_keys;
+  extern __shared__ unsigned char shared_bytes[];
+  const short_keys::Shared<short_keys::Control> shared = short_keys::carve<short_keys::Control>(shared_bytes);
+  short_keys::Pipeline& pipeline = shared.control->pipeline;
+  if (threadIdx.x == 0) {
+    short_keys::init_pipeline(pipeline, kConsumerWarps, kConsumerWarps, kConsumerWarps);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+
+  if (threadIdx.x < kWarpgroupThreads) {
+    setmaxnreg_dec<40>();
+    const int warp = threadIdx.x / 32;
+    if (warp == 0) {
+      if (elect_sync()) short_keys::load(shared, &query, &key, &value, &output, &output_grad);
+    } else if (warp == 1) {
+      if (elect_sync()) {
+        draw_items(pipeline.queue, arguments.tiles, arguments.header->short_tile_count,
+                   arguments.query_heads / config::kGroups, &arguments.header->next_short_item);
+      }
+    } else if (warp == 2) {
+      load_stats(shared, arguments);
+    } else {
+      if (elect_sync()) short_keys::store(shared, &query_grad, &key_grad, &value_grad);
+    }
+  } else {
+    setmaxnreg_inc<232>();
+    short_keys::consume(shared, arguments);
+  }
+}
