@@ -104,54 +104,65 @@ Step end_of_entry(Warp& warp, const Instruction&, LaneMask active) { return warp
 EntryBuilder::EntryBuilder(const PtxModule& module, const Function& function,
                            const VariableAddress& variable_address, Entry& entry)
     : module_(module),
-      function_(function),
       variable_address_(variable_address),
       entry_(entry),
-      target_(parse_target(module.target)) {
-  register_slots_.assign(static_cast<std::size_t>(function.register_count), kNoSlot);
-}
+      target_(parse_target(module.target)),
+      entry_frame_(function, nullptr) {}
+
+EntryBuilder::Frame::Frame(const Function& function_, const Frame* caller_)
+    : function(function_),
+      caller(caller_),
+      register_slots(static_cast<std::size_t>(function_.register_count), kNoSlot),
+      statement_pc(function_.statements.size()) {}
 
 void EntryBuilder::run() {
-  entry_.name = function_.name;
-  const Dim3 block = function_.required_block.x != 0 ? function_.required_block : function_.max_block;
+  const Function& function = entry_frame_.function;
+  entry_.name = function.name;
+  const Dim3 block = function.required_block.x != 0 ? function.required_block : function.max_block;
   if (block.x != 0)
     entry_.max_threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(block.count(), 1024));
-  entry_.required_block = function_.required_block;
-  entry_.required_cluster = function_.required_cluster;
-  entry_.min_ctas_per_sm = function_.min_ctas_per_sm;
-  entry_.max_registers = function_.max_registers;
+  entry_.required_block = function.required_block;
+  entry_.required_cluster = function.required_cluster;
+  entry_.min_ctas_per_sm = function.min_ctas_per_sm;
+  entry_.max_registers = function.max_registers;
   lay_out_parameters();
-  statement_pc_.resize(function_.statements.size());
-  used_registers_.resize(function_.statements.size());
-  watcher_.resize(function_.statements.size());
-  for (std::size_t i = 0; i < function_.statements.size(); ++i) decode_statement(i);
-  patch_targets();
+  decode_statements(entry_frame_);
   compute_reconvergence(entry_.code);
   watch_registers();
 }
 
 void EntryBuilder::lay_out_parameters() {
   std::uint32_t offset = 0;
-  for (const Variable& p : function_.parameters) {
+  for (const Variable& p : entry_frame_.function.parameters) {
     offset = align_up(offset, p.alignment);
     if (p.size_bytes > kMaxParameterBytes - std::min(offset, kMaxParameterBytes))
-      throw PtxError{function_.ptx_line,
-                     "entry `" + function_.name + "` has more than " + std::to_string(kMaxParameterBytes) +
-                         " bytes of parameters",
+      throw PtxError{entry_frame_.function.ptx_line,
+                     "entry `" + entry_frame_.function.name + "` has more than " +
+                         std::to_string(kMaxParameterBytes) + " bytes of parameters",
                      {}};
     const auto size = static_cast<std::uint32_t>(p.size_bytes);
     entry_.parameters.push_back({p.name, offset, size, p.alignment});
-    parameter_offsets_[p.name] = offset;
+    entry_frame_.parameters[p.name] = offset;
     offset += size;
   }
   entry_.parameter_bytes = offset;
 }
 
+void EntryBuilder::decode_statements(Frame& frame) {
+  frame_ = &frame;
+  for (std::size_t i = 0; i < frame.function.statements.size(); ++i) decode_statement(i);
+  for (const auto& [instruction, statement] : frame.branches)
+    entry_.code[instruction].target = frame.statement_pc[static_cast<std::size_t>(statement)];
+}
+
 void EntryBuilder::decode_statement(std::size_t index) {
-  const Statement& s = function_.statements[index];
+  const Statement& s = frame_->function.statements[index];
+  frame_->statement_pc[index] = static_cast<std::uint32_t>(entry_.code.size());
+  if (s.opcode.empty() && frame_->caller != nullptr) return;  // the end of a called function
   statement_ = &s;
-  statement_pc_[index] = static_cast<std::uint32_t>(entry_.code.size());
   entry_.statements.push_back({s.text, s.ptx_line, s.file, s.source_line});
+  used_registers_.emplace_back();
+  watcher_.push_back(false);
   if (s.opcode.empty()) {
     emit(end_of_entry).flow = Flow::kExit;
     return;
@@ -170,11 +181,6 @@ void EntryBuilder::decode_statement(std::size_t index) {
       decoder.fail("operand " + std::to_string(i) + " of `" + s.opcode + "` is not known to the simulator");
   for (Instruction& i : behind_) entry_.code.push_back(i);
   behind_.clear();
-}
-
-void EntryBuilder::patch_targets() {
-  for (const auto& [instruction, statement] : branches_)
-    entry_.code[instruction].target = statement_pc_[static_cast<std::size_t>(statement)];
 }
 
 // Puts a check in front of every instruction that uses a watched register.
@@ -200,7 +206,7 @@ Instruction& EntryBuilder::emit(Handler handler) {
   Instruction& in = entry_.code.emplace_back();
   in.handler = handler;
   in.statement = static_cast<std::uint32_t>(entry_.statements.size() - 1);
-  if (statement_->guard.index >= 0) {
+  if (statement_->guard.index >= 0 && !ignore_guard_) {
     in.guard = register_slot(statement_->guard);
     in.guard_negated = statement_->guard_negated;
   }
@@ -219,7 +225,7 @@ Slot EntryBuilder::allocate(int bits) {
 }
 
 Slot EntryBuilder::register_slot(RegisterId reg) {
-  Slot& slot = register_slots_[static_cast<std::size_t>(reg.index)];
+  Slot& slot = frame_->register_slots[static_cast<std::size_t>(reg.index)];
   if (slot == kNoSlot) slot = allocate(reg.bits);
   used_registers_[entry_.statements.size() - 1].push_back(slot);
   return slot;
@@ -277,9 +283,9 @@ Slot EntryBuilder::symbol(const std::string& name, std::int64_t displacement, in
   const auto number = [&](std::uint64_t address) {
     return constant(address + static_cast<std::uint64_t>(displacement), width);
   };
-  const Variable* v = function_.find_variable(statement_->scope, name);
+  const Variable* v = frame_->function.find_variable(statement_->scope, name);
   if (v == nullptr) {
-    if (const auto it = parameter_offsets_.find(name); it != parameter_offsets_.end())
+    if (const auto it = frame_->parameters.find(name); it != frame_->parameters.end())
       return number(it->second);
     if (const auto address = variable_address_(name)) return number(*address);
     for (const Variable& m : module_.variables)
@@ -287,16 +293,22 @@ Slot EntryBuilder::symbol(const std::string& name, std::int64_t displacement, in
   }
   if (v == nullptr) decoder.fail("`" + name + "` is not declared");
   if (v->space == Space::kShared) return shared_address(*v, displacement, width, decoder);
-  if (v->space != Space::kLocal) decoder.fail("the address of `" + name + "` is not supported");
-  auto [it, fresh] = local_offsets_.try_emplace(v, 0);
+  if (v->space != Space::kLocal && v->space != Space::kParam)
+    decoder.fail("the address of `" + name + "` is not supported");
+  return number(local_offset(*v, decoder));
+}
+
+// Parameters of calls are local variables, too.
+std::uint32_t EntryBuilder::local_offset(const Variable& v, const Decoder& decoder) {
+  auto [it, fresh] = local_offsets_.try_emplace(&v, 0);
   if (fresh) {
-    it->second = align_up(entry_.local_bytes, v->alignment);
-    if (v->size_bytes > kMaxLocalBytes - std::min(it->second, kMaxLocalBytes))
-      decoder.fail("`" + name + "` and what lies before it are more local memory than the " +
+    it->second = align_up(entry_.local_bytes, v.alignment);
+    if (v.size_bytes > kMaxLocalBytes - std::min(it->second, kMaxLocalBytes))
+      decoder.fail("`" + v.name + "` and what lies before it are more local memory than the " +
                    std::to_string(kMaxLocalBytes) + " bytes of a thread");
-    entry_.local_bytes = align_up(it->second + static_cast<std::uint32_t>(v->size_bytes), 16);
+    entry_.local_bytes = align_up(it->second + static_cast<std::uint32_t>(v.size_bytes), 16);
   }
-  return number(it->second);
+  return it->second;
 }
 
 void decode_entry(const PtxModule& module, const Function& function, const VariableAddress& variable_address,
@@ -549,10 +561,14 @@ Instruction& Decoder::emit(Handler handler) {
 
 Instruction& Decoder::emit_branch(Handler handler, int index) {
   const Operand& o = at(index);
-  const int statement =
-      o.kind == Operand::Kind::kSymbol ? builder_.function_.find_label(statement_.scope, o.name) : -1;
-  if (statement < 0) fail("label `" + o.name + "` is not defined here");
-  builder_.branches_.emplace_back(builder_.entry_.code.size(), statement);
+  if (o.kind != Operand::Kind::kSymbol) fail("operand " + std::to_string(index) + " must be a label");
+  return emit_branch(handler, o.name);
+}
+
+Instruction& Decoder::emit_branch(Handler handler, std::string_view label) {
+  const int statement = builder_.frame_->function.find_label(statement_.scope, label);
+  if (statement < 0) fail("label `" + std::string(label) + "` is not defined here");
+  builder_.frame_->branches.emplace_back(builder_.entry_.code.size(), statement);
   Instruction& in = emit(handler);
   in.flow = Flow::kBranch;
   return in;

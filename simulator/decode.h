@@ -34,10 +34,26 @@ class EntryBuilder {
  private:
   friend class Decoder;
 
+  /// A function being decoded: the entry, or one that it calls, decoded in place of each call.
+  struct Frame {
+    Frame(const Function& function_, const Frame* caller_);
+    const Function& function;
+    const Frame* caller;  // null: the entry
+    std::vector<Slot> register_slots;
+    std::vector<std::uint32_t> statement_pc;
+    std::vector<std::pair<std::size_t, int>> branches;  // instruction, statement index of the target
+    /// Of the entry: offsets in the parameter buffer. Of others: of the arguments, in local memory.
+    std::map<std::string, std::uint32_t, std::less<>> parameters;
+  };
+
   void lay_out_parameters();
+  void decode_statements(Frame& frame);
   void decode_statement(std::size_t index);
-  void patch_targets();
   void watch_registers();
+  /// Runs `emit_body`, whose instructions ignore the statement's guard: one branch in front stands for it.
+  void emit_behind_guard(const std::function<void()>& emit_body);
+  void inline_call(const Decoder& decoder, const CallOperands& call);
+  std::uint32_t local_offset(const Variable& variable, const Decoder& decoder);
 
   Slot allocate(int bits);
   Slot register_slot(RegisterId reg);
@@ -48,25 +64,23 @@ class EntryBuilder {
   Instruction& emit(Handler handler);
 
   const PtxModule& module_;
-  const Function& function_;
   const VariableAddress& variable_address_;
   Entry& entry_;
   const std::optional<Target> target_;
+  Frame entry_frame_;
 
   const Statement* statement_ = nullptr;
   Slot carry_ = kNoSlot;
-  std::vector<Slot> register_slots_;
   std::map<std::pair<std::uint64_t, int>, Slot> constants_;
   std::map<std::string, Slot, std::less<>> specials_;
   std::map<const Variable*, std::uint32_t> shared_offsets_, local_offsets_;
-  std::map<std::string, std::uint32_t, std::less<>> parameter_offsets_;
-  std::vector<std::uint32_t> statement_pc_;
-  std::vector<std::pair<std::size_t, int>> branches_;  // instruction, statement index of the target
-  std::vector<Instruction> behind_;                    // to be appended when the statement is done
-  std::uint64_t touched_ = 0;                          // operands that the row has looked at
-  std::vector<std::vector<Slot>> used_registers_;      // by statement
-  std::map<Slot, std::uint16_t> watched_;              // index in Entry::watch
-  std::vector<bool> watcher_;  // by statement: it owns registers, and checks by itself
+  Frame* frame_ = nullptr;
+  bool ignore_guard_ = false;
+  std::vector<Instruction> behind_;                // to be appended when the statement is done
+  std::uint64_t touched_ = 0;                      // operands that the row has looked at
+  std::vector<std::vector<Slot>> used_registers_;  // by index in Entry::statements
+  std::map<Slot, std::uint16_t> watched_;          // index in Entry::watch
+  std::vector<bool> watcher_;                      // likewise: it owns registers, and checks by itself
 };
 
 }  // namespace jfa::simulator

@@ -33,6 +33,12 @@ struct AddressOperand {
   std::int64_t displacement = 0;
 };
 
+/// `call (results), callee, (arguments)`: where the parameters lie in the thread's local memory.
+struct CallOperands {
+  std::string callee;
+  std::vector<std::uint32_t> results, arguments;
+};
+
 class Decoder {
  public:
   // --- The opcode.
@@ -88,8 +94,26 @@ class Decoder {
   Instruction& emit(Handler handler);
   /// The same for an instruction that may jump to the label in operand `index`.
   Instruction& emit_branch(Handler handler, int index);
+  /// The same for a label that is no operand.
+  Instruction& emit_branch(Handler handler, std::string_view label);
   /// And for one that ends the active lanes.
   Instruction& emit_exit(Handler handler);
+
+  // --- Control flow that becomes several instructions.
+  /// The labels of the .branchtargets list that operand `index` names.
+  const std::vector<std::string>& branch_targets(int index);
+  /// Instructions that `emit_body` emits ignore the guard; a branch around them stands for it.
+  void emit_behind_guard(const std::function<void()>& emit_body);
+  /// True in a function that was called: its instructions stand in place of the call.
+  bool is_called() const;
+  /// To the end of the called function.
+  Instruction& emit_return(Handler handler);
+  /// Whether `[symbol]` is a parameter of a call, or of the function being called: those are local variables.
+  bool is_call_parameter(int index) const;
+  /// The operands of a call.
+  CallOperands call();
+  /// Decodes the called function in place of the call.
+  void inline_call(const CallOperands& call);
   /// Data for Instruction::extra, kept as long as the entry.
   template <class T>
   const T* attach(T value) {
@@ -162,6 +186,7 @@ void register_convert_narrow(InstructionTable& table);  // called by register_co
 void register_memory(InstructionTable& table);
 void register_atomics(InstructionTable& table);
 void register_control(InstructionTable& table);
+void register_call(InstructionTable& table);
 void register_warp(InstructionTable& table);
 void register_barrier(InstructionTable& table);
 void register_mbarrier(InstructionTable& table);  // mbarrier.*

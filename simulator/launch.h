@@ -56,6 +56,7 @@ struct LaunchResult {
   bool ok = true;
   Report report;  // if not ok
   LaunchStatistics statistics;
+  std::string printed;  // by printf, also of a run that failed
 };
 
 /// What one SM of a Blackwell offers.

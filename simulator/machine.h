@@ -292,6 +292,9 @@ class Machine : public Extensible<Machine> {
   DeviceMemory& memory() const { return memory_; }
   bool checks() const { return config_.options.checks; }
   LaunchStatistics& statistics() { return statistics_; }
+  /// What the kernel's printf writes.
+  void print(const std::string& text) { printed_ += text; }
+  const std::string& printed() const { return printed_; }
 
   /// Hands an operation to the scheduler; see AsyncOperation. Never runs a step before the posting
   /// instruction has ended. Returns its serial number.
@@ -326,6 +329,7 @@ class Machine : public Extensible<Machine> {
   const LaunchConfig& config_;
   DeviceMemory& memory_;
   LaunchStatistics statistics_;
+  std::string printed_;
   std::vector<std::byte> register_image_;  // of a fresh warp: poison and constants
   std::vector<std::unique_ptr<Sm>> sms_;
   std::unique_ptr<Scheduler> scheduler_;

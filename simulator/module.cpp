@@ -174,9 +174,11 @@ LaunchResult run_grid(const Module& module, const Entry& entry, const LaunchConf
       machine.run();
     } catch (const SimulationError&) {
       result.statistics = machine.statistics();
+      result.printed = machine.printed();
       throw;
     }
     result.statistics = machine.statistics();
+    result.printed = machine.printed();
   } catch (const SimulationError& e) {
     result.ok = false;
     result.report = e.report();

@@ -82,13 +82,16 @@ struct Scope {
   std::map<std::string, Registers, std::less<>> registers;  // by name, or by prefix of %r<N>
   std::map<std::string, int, std::less<>> labels;           // statement index
   std::map<std::string, Variable, std::less<>> variables;
+  std::map<std::string, std::vector<std::string>, std::less<>>
+      branch_targets;  // labels, by their list's label
 };
 
 struct Function {
   std::string name;
   bool is_entry = false;
   int ptx_line = 0;
-  std::vector<Variable> parameters;
+  std::vector<Variable> results, parameters;
+  bool has_register_parameters = false;  // .reg among them: not supported, and left out of the lists
   std::vector<Scope> scopes;
   std::vector<Statement> statements;
   int register_count = 0;
@@ -100,8 +103,21 @@ struct Function {
 
   /// Statement index of a label seen from a scope, or -1.
   int find_label(int scope, std::string_view name) const;
+  /// The labels of a .branchtargets list seen from a scope, or null.
+  const std::vector<std::string>* find_branch_targets(int scope, std::string_view name) const;
   /// A variable of the function's scopes, or null.
   const Variable* find_variable(int scope, std::string_view name) const;
+
+  /// The value of `map_of(scope).at(name)` in the nearest scope that has it, or null.
+  template <class MapOf>
+  auto find_in_scopes(int scope, std::string_view name, MapOf map_of) const
+      -> decltype(&map_of(scopes[0]).find(name)->second) {
+    for (; scope >= 0; scope = scopes[static_cast<std::size_t>(scope)].parent) {
+      const auto& map = map_of(scopes[static_cast<std::size_t>(scope)]);
+      if (const auto it = map.find(name); it != map.end()) return &it->second;
+    }
+    return nullptr;
+  }
 };
 
 struct PtxModule {

@@ -236,9 +236,9 @@ class Parser {
     f.is_entry = is_entry;
     f.ptx_line = cursor_.line();
     f.scopes.emplace_back();
-    if (!is_entry && cursor_.accept('(')) parameter_list();  // the result: calls are refused where they stand
+    if (!is_entry && cursor_.accept('(')) f.results = parameter_list(f);
     f.name = std::string(cursor_.word());
-    if (cursor_.accept('(')) f.parameters = parameter_list();
+    if (cursor_.accept('(')) f.parameters = parameter_list(f);
     while (cursor_.peek() == '.') entry_directive(f);
     external_ = false;
     if (cursor_.accept(';')) return;  // a declaration
@@ -252,12 +252,13 @@ class Parser {
     module_.functions.push_back(std::move(f));
   }
 
-  std::vector<Variable> parameter_list() {
+  std::vector<Variable> parameter_list(Function& f) {
     std::vector<Variable> list;
     while (!cursor_.accept(')')) {
       const std::string_view word = cursor_.word();
       if (word == ".reg") {
         cursor_.word(), cursor_.word();
+        f.has_register_parameters = true;
       } else if (word == ".param") {
         list.push_back(variable(Space::kParam, false));
       } else {
@@ -333,8 +334,18 @@ class Parser {
       cursor_.expect(';');
     } else if (word == ".file") {
       file_directive();
-    } else if (word == ".branchtargets" || word == ".callprototype" || word == ".calltargets") {
-      cursor_.fail("`" + std::string(word) + "` is not supported");
+    } else if (word == ".branchtargets") {
+      auto& targets = scope.branch_targets[last_label_];
+      do {
+        targets.emplace_back(cursor_.word());
+      } while (cursor_.accept(','));
+      cursor_.expect(';');
+    } else if (word == ".callprototype" || word == ".calltargets") {
+      // Of indirect calls, which are refused where they stand.
+      while (!cursor_.accept(';')) {
+        if (cursor_.at_end()) cursor_.fail("`" + std::string(word) + "` does not end");
+        if (cursor_.word().empty()) cursor_.accept(cursor_.peek());
+      }
     } else if (const auto space = space_of(word)) {
       for (Variable& v : variable_list(*space)) {
         std::string name = v.name;
@@ -397,6 +408,7 @@ class Parser {
       if (!behind.empty() && behind[0] == ':' && behind != "::") {
         cursor_.word();
         cursor_.expect(':');
+        last_label_ = label;
         function_->scopes[static_cast<std::size_t>(scope_)].labels[std::string(label)] =
             static_cast<int>(function_->statements.size());
         return;
@@ -511,25 +523,26 @@ class Parser {
   Function* function_ = nullptr;
   int scope_ = -1;
   int file_ = 0, source_line_ = 0;
+  std::string last_label_;
   bool external_ = false;
 };
 
 }  // namespace
 
 int Function::find_label(int scope, std::string_view name) const {
-  for (; scope >= 0; scope = scopes[static_cast<std::size_t>(scope)].parent) {
-    const auto& labels = scopes[static_cast<std::size_t>(scope)].labels;
-    if (const auto it = labels.find(name); it != labels.end()) return it->second;
-  }
-  return -1;
+  const int* statement = find_in_scopes(
+      scope, name, [](const Scope& s) -> auto& { return s.labels; });
+  return statement == nullptr ? -1 : *statement;
+}
+
+const std::vector<std::string>* Function::find_branch_targets(int scope, std::string_view name) const {
+  return find_in_scopes(
+      scope, name, [](const Scope& s) -> auto& { return s.branch_targets; });
 }
 
 const Variable* Function::find_variable(int scope, std::string_view name) const {
-  for (; scope >= 0; scope = scopes[static_cast<std::size_t>(scope)].parent) {
-    const auto& variables = scopes[static_cast<std::size_t>(scope)].variables;
-    if (const auto it = variables.find(name); it != variables.end()) return &it->second;
-  }
-  return nullptr;
+  return find_in_scopes(
+      scope, name, [](const Scope& s) -> auto& { return s.variables; });
 }
 
 PtxModule parse_ptx(std::string_view text) { return Parser(text).parse(); }

@@ -30,6 +30,7 @@ Result<ReplayResult> replay(const std::string& ptx, const Recording& recording, 
     result.statistics.warp_instructions += one.statistics.warp_instructions;
     result.statistics.async_steps += one.statistics.async_steps;
     result.statistics.ctas += one.statistics.ctas;
+    result.printed += one.printed;
     if (!one.ok) {
       result.ok = false;
       result.report = std::move(one.report);

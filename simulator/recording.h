@@ -32,6 +32,7 @@ struct ReplayResult {
   bool ok = true;
   Report report;                                // of the launch that failed; those behind it did not run
   LaunchStatistics statistics;                  // of all launches
+  std::string printed;                          // by the kernels' printf
   std::vector<std::vector<std::byte>> buffers;  // afterwards, in the recording's order
 };
 

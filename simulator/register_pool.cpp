@@ -75,7 +75,9 @@ void RegisterPool::check_collective(Warp& warp, const Instruction& instruction) 
   auto& sequence = executed_[static_cast<std::size_t>(warp.index()) / kWarpgroupWarps];
   const std::size_t position = state(warp).executed++;
   if (position == sequence.size()) sequence.push_back(&instruction);
-  if (sequence[position] != &instruction)
+  // Copies of one setmaxnreg in the code of different warps are the same to the device: Triton makes them.
+  if (sequence[position]->handler != instruction.handler ||
+      sequence[position]->immediate != instruction.immediate)
     fail(ErrorKind::kDivergence, warp.point(instruction),
          "the warps of a warpgroup must execute the same setmaxnreg",
          fmt::format("another warp executed {}", warp.point(*sequence[position]).describe()));

@@ -21,7 +21,7 @@ class RegisterPool : public Extension {
 
   /// setmaxnreg.inc or .dec to `count` registers a thread. An increase waits until the pool has them. Throws
   /// kInvalidOperand if count is on the wrong side of what the warp has, kDivergence if the warps of a
-  /// warpgroup do not execute the same setmaxnreg in the same order.
+  /// warpgroup do not execute the same sequence of setmaxnreg, by direction and count.
   Step set(Warp& warp, const Instruction& instruction, bool increase, std::uint32_t count);
 
   void on_exit() override;

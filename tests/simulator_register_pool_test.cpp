@@ -120,8 +120,9 @@ TEST_CASE("a warpgroup executes setmaxnreg together") {
   const std::string some = "setp.eq.u32 %p2, %r2, 1;\n@%p2 ";
   check_fails(kernel_text(some + set("dec", 24), ""), ErrorKind::kDivergence,
               "never executed this setmaxnreg");
-  check_fails(kernel_text(some + "bra OTHER;\n" + set("dec", 24) + "\nret;\nOTHER:\n" + set("dec", 24), ""),
+  check_fails(kernel_text(some + "bra OTHER;\n" + set("dec", 24) + "\nret;\nOTHER:\n" + set("dec", 32), ""),
               ErrorKind::kDivergence, "the same setmaxnreg");
+  check_passes(kernel_text(some + "bra OTHER;\n" + set("dec", 24) + "\nret;\nOTHER:\n" + set("dec", 24), ""));
   check_fails(kernel_text("setp.eq.u32 %p2, %r1, 5;\n@%p2 bra PART;\n" + set("dec", 24) + "\nPART:", ""),
               ErrorKind::kDivergence, "aligned");
 }

@@ -1,6 +1,7 @@
 // Launches: everything the API can refuse at the call, then the grid's run.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "simulator/driver/driver.h"
@@ -194,6 +195,7 @@ CUresult SimulatedDriver::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunct
 
   const LaunchResult result = run_grid(*kernel->library->module, *kernel->entry, launch, memory_);
   warp_instructions_ += result.statistics.warp_instructions;
+  std::fwrite(result.printed.data(), 1, result.printed.size(), stdout);  // as the driver does for printf
   if (!result.ok) {
     last_report_ = result.report.text();
     stream->pending = error_of(result.report);

@@ -1,4 +1,6 @@
 // Branches, exits, traps, and what has no effect in this model.
+#include <fmt/format.h>
+
 #include "simulator/instructions/lanes.h"
 
 namespace jfa::simulator {
@@ -13,11 +15,46 @@ Step trap(Warp& warp, const Instruction& in, LaneMask active) {
   fail(ErrorKind::kTrap, warp.point(in, std::countr_zero(active)), "the kernel executed a trap");
 }
 
+// immediate: the index that takes the next branch.
+Step compare_index(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto* index = warp.lanes<u32>(in.operand[1]);
+  warp.set_predicate(in.operand[0], active, mask_of([=](int i) { return index[i] == in.immediate; }));
+  return Step::kNext;
+}
+
+Step no_such_index(Warp& warp, const Instruction& in, LaneMask active) {
+  const int lane = std::countr_zero(active);
+  fail(ErrorKind::kInvalidOperand, warp.point(in, lane),
+       fmt::format("brx.idx with index {} into a list of {} targets", warp.lanes<u32>(in.operand[0])[lane],
+                   in.immediate));
+}
+
+// A chain of branches, each behind its comparison.
+void decode_indexed_branch(Decoder& d) {
+  const std::vector<std::string>& targets = d.branch_targets(1);
+  const Slot chosen = d.scratch(1);
+  const Slot index = d.source(0, 32);
+  d.emit_behind_guard([&] {
+    std::int64_t i = 0;
+    for (const std::string& label : targets) {
+      Instruction& compare = d.emit(compare_index);
+      compare.operand = {chosen, index};
+      compare.immediate = i++;
+      d.emit_branch(branch, label).guard = chosen;
+    }
+    Instruction& beyond = d.emit(no_such_index);
+    beyond.operand[0] = index;
+    beyond.immediate = i;
+  });
+}
+
 }  // namespace
 
 void register_control(InstructionTable& t) {
   t.add("bra.uni?", [](Decoder& d) { d.emit_branch(branch, 0); });
-  for (const char* pattern : {"ret.uni?", "exit"}) t.add(pattern, [](Decoder& d) { d.emit_exit(leave); });
+  t.add("brx.idx.uni?", decode_indexed_branch);
+  t.add("ret.uni?", [](Decoder& d) { d.is_called() ? d.emit_return(branch) : d.emit_exit(leave); });
+  t.add("exit", [](Decoder& d) { d.emit_exit(leave); });
   t.add("trap", [](Decoder& d) { d.emit(trap); });
   t.add("brkpt", [](Decoder& d) { d.emit(trap); });
   t.add("nanosleep.u32", [](Decoder& d) {

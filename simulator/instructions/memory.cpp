@@ -167,6 +167,7 @@ void decode_access(Decoder& d, bool writes) {
   a.polls = !writes && (d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("mmio"));
   const int address = writes ? 0 : 1, value = writes ? 1 : 0;
   a.address = d.address(address);
+  if (a.space == Space::kParam && d.is_call_parameter(address)) a.space = Space::kLocal;
   const std::string_view vector = d.first_of({"v2", "v4", "v8"});
   const int count = vector.empty() ? 1 : vector[1] - '0';
   if (count * bits > 256) d.fail("a vector of more than 256 bits");

@@ -52,6 +52,7 @@ int run(const RunCommandOptions& options) {
   if (!result) return fail(kCommand, result.status());
   if (result->ok)
     if (Status status = write_results(loaded->launch, *result); !status.ok()) return fail(kCommand, status);
+  fmt::print(options.json ? stderr : stdout, "{}", result->printed);
   if (options.json) {
     print_json(options, loaded->launch, *result);
   } else if (result->ok) {
@@ -78,6 +79,15 @@ void add_run_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--checks", options->run.checks, "0: no checkers")->capture_default_str();
+  command
+      ->add_option("--dynamic-alignment", options->run.dynamic_shared_alignment,
+                   "least alignment of dynamic shared memory; 1024 for code that counts on it undeclared")
+      ->check(CLI::IsMember({16, 32, 64, 128, 256, 512, 1024}))
+      ->capture_default_str();
+  command
+      ->add_option("--tensor-fences", options->run.tensor_fences,
+                   "0: waits and barriers order tcgen05 operations without tcgen05.fence")
+      ->capture_default_str();
   command
       ->add_option("--budget", options->run.instruction_budget,
                    "warp instructions after which it is a livelock; 0: none")
