@@ -9,7 +9,7 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::size_t kMostInstructions = 1 << 22;  // functions that call each other twice grow fast
+constexpr std::size_t kMostInstructions = 1 << 19;  // functions that call each other twice grow fast
 
 Step jump(Warp& warp, const Instruction& in, LaneMask active) { return warp.branch(in, active); }
 
