@@ -447,7 +447,7 @@ Slot Decoder::element_source(const Operand& o, int bits, bool is_float) {
 }
 
 Slot Decoder::element_destination(const Operand& o, int bits, bool sign_extend) {
-  if (o.kind == Operand::Kind::kSink) return kNoSlot;
+  if (o.kind == Operand::Kind::kSink) return builder_.allocate(bits);  // written, and never read
   if (o.kind != Operand::Kind::kRegister)
     fail("a destination of `" + statement_.opcode + "` is not a register");
   if ((bits == 1) != (o.reg.bits == 1)) fail("register `" + o.name + "` has the wrong type");

@@ -45,6 +45,8 @@ class Loader {
   void place_variables() {
     for (const Variable& v : ptx_.variables) {
       if ((v.space != Space::kGlobal && v.space != Space::kConst) || v.external) continue;
+      if (addresses_.contains(v.name))
+        throw PtxError{v.ptx_line, fmt::format("variable `{}` is declared twice", v.name), {}};
       const std::uint64_t alignment = std::max(v.alignment, 16u);
       const std::uint64_t address = memory_.allocate(v.size_bytes, "variable " + v.name, alignment);
       addresses_[v.name] = address;

@@ -77,4 +77,9 @@ std::string read_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
+void write_script(const std::string& path, const std::string& text) {
+  std::ofstream(path) << text;
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
 }  // namespace jfa::test

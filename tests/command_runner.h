@@ -32,5 +32,7 @@ class TemporaryDirectory {
 };
 
 std::string read_text(const std::string& path);
+/// A file that can be executed.
+void write_script(const std::string& path, const std::string& text);
 
 }  // namespace jfa::test

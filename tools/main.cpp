@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   jfa::tools::add_cache_command(app, exit_code);
   jfa::tools::add_bundle_command(app, exit_code);
   jfa::tools::add_bench_command(app, exit_code);
+  jfa::tools::add_conformance_command(app, exit_code);
   if (argc == 1) {
     fmt::print(stderr, "{}", app.help());
     return jfa::tools::kFailure;

@@ -1,0 +1,31 @@
+// What public documents leave open about PTX on Blackwell and Hopper, what this project assumes, and the
+// experiments that would show an assumption wrong.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tools/conformance/test_kernel.h"
+
+namespace jfa::conformance {
+
+struct Doubt {
+  int number = 0;
+  std::string_view open;        // what is not settled
+  std::string_view assumption;  // ours
+  /// The experiments' names begin with "doubt N:"; where there is none, why.
+  std::string_view without_experiment;
+};
+
+/// By number, 1 to 26.
+std::span<const Doubt> doubts();
+
+/// Kernels named "doubt N: …", in the group "doubt".
+const std::vector<TestCase>& experiments();
+
+// What they are made of.
+void add_copy_experiments(std::vector<TestCase>& cases);    // TMA
+void add_tensor_experiments(std::vector<TestCase>& cases);  // tcgen05
+
+}  // namespace jfa::conformance
