@@ -5,6 +5,12 @@ jfa_add_test(backward_bug_pool_test
   LABELS simulator
   TIMEOUT 600)
 
+jfa_add_test(backward_paths_test
+  SOURCES backward_paths_test.cpp
+  LIBRARIES jfa_attention_harness
+  LABELS simulator
+  TIMEOUT 600)
+
 jfa_add_test(backward_repeat_test
   SOURCES backward_repeat_test.cpp
   LIBRARIES jfa_attention_harness fmt::fmt

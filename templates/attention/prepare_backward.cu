@@ -3,7 +3,8 @@
 // batch may mix both kinds. Rows that no sequence owns are tiles that see nothing, and so get gradients of 0.
 namespace jfa::kernel {
 
-// Tiles on the short list: a tile of keys with all their queries, or tiles of a side that has no other.
+// Tiles on the short list: a tile of keys with all their queries, or tiles of a side that has no other. 0:
+// the sequence, if it has any rows, goes to the other lists.
 __device__ inline i32 short_tiles_of(const Sequence& s) {
   if (!config::kShortKeys) return 0;
   if (s.query_rows == 0) return tiles_of(s.key_rows);
@@ -11,9 +12,10 @@ __device__ inline i32 short_tiles_of(const Sequence& s) {
   return s.key_rows <= kTileRows ? 1 : 0;
 }
 
-// Sequences on the other lists.
-__device__ inline bool is_long(const Sequence& s) {
-  return !config::kShortKeys || (s.key_rows > kTileRows && s.query_rows > 0);
+// By 16 queries: the many sequences of a batch are spread over more buckets, since those of one wait for one
+// another.
+__device__ inline i32 short_cost(const Sequence& s) {
+  return s.key_rows == 0 ? 0 : cost_bucket((s.query_rows + 15) / 16);
 }
 
 // Calls visit(tile) for every key tile of a sequence: for_each_tile with the sides exchanged.
@@ -47,32 +49,17 @@ __device__ inline void for_each_short_tile(const Sequence& s, Visit visit) {
                   min(kTileRows, s.query_rows - first), 0});
 }
 
-// Calls visit(sequence) for this thread's sequences as the key side sees them, the unowned rows as the last.
+// Calls visit(sequence) for this thread's sequences. The unowned rows of either side are one more each: of
+// keys that no query sees, of queries that see no key.
 template <class Visit>
-__device__ inline void for_each_key_sequence(const PrepareArguments& a, Visit visit) {
+__device__ inline void for_each_owner(const PrepareArguments& a, Visit visit) {
   for_each_sequence(a, visit);
-  if (threadIdx.x == 0) {
-    const i32 end = static_cast<i32>(load_offset(a.key_offset, a.key_offset_is_64, a.batch));
-    visit(Sequence{0, 0, end, a.key_rows - end, 0});
-  }
-}
-
-// Sequences of this thread, the unowned rows of either side as two more.
-template <class Visit>
-__device__ inline void for_each_short_sequence(const PrepareArguments& a, Visit visit) {
-  for_each_key_sequence(a, visit);
-  if (threadIdx.x == 0) {
-    const i32 end = static_cast<i32>(load_offset(a.query_offset, a.query_offset_is_64, a.batch));
-    visit(Sequence{end, a.query_rows - end, 0, 0, 0});
-  }
-}
-
-template <class Visit>
-__device__ inline void for_each_query_sequence(const PrepareArguments& a, Visit visit) {
-  for_each_sequence(a, visit);
-  if (threadIdx.x == 0) {
-    const i32 end = static_cast<i32>(load_offset(a.query_offset, a.query_offset_is_64, a.batch));
-    visit(Sequence{end, a.query_rows - end, 0, 0, 0});
+  if (threadIdx.x != blockDim.x - 1) return;  // the thread with the fewest sequences
+  const i32 keys = static_cast<i32>(load_offset(a.key_offset, a.key_offset_is_64, a.batch));
+  visit(Sequence{0, 0, keys, a.key_rows - keys, 0});
+  if constexpr (!config::kBroadcastQuery) {
+    const i32 queries = static_cast<i32>(load_offset(a.query_offset, a.query_offset_is_64, a.batch));
+    visit(Sequence{queries, a.query_rows - queries, 0, 0, 0});
   }
 }
 
@@ -89,23 +76,20 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   short_order.clear();
   if (!offsets_are_good(a, &first_bad)) return;
 
-  auto key_cost = [](const Sequence& s) { return cost_bucket(streamed_tiles(s.key_rows, s.query_rows)); };
-  auto query_cost = [](const Sequence& s) { return cost_bucket(streamed_tiles(s.query_rows, s.key_rows)); };
-  auto short_cost = [](const Sequence& s) {
-    return cost_bucket(s.key_rows > 0 ? tiles_of(s.query_rows) : 0);
+  const auto key_cost = [](const Sequence& s) {
+    return cost_bucket(streamed_tiles(s.key_rows, s.query_rows));
   };
-  for_each_key_sequence(a, [&](const Sequence& s) {
-    if (is_long(s)) key_order.count(key_cost(s), tiles_of(s.key_rows));
+  const auto query_cost = [](const Sequence& s) {
+    return cost_bucket(streamed_tiles(s.query_rows, s.key_rows));
+  };
+  for_each_owner(a, [&](const Sequence& s) {
+    if (const i32 tiles = short_tiles_of(s); tiles > 0) {
+      short_order.count(short_cost(s), tiles);
+    } else {
+      key_order.count(key_cost(s), tiles_of(s.key_rows));
+      if constexpr (!config::kBroadcastQuery) query_order.count(query_cost(s), tiles_of(s.query_rows));
+    }
   });
-  if constexpr (!config::kBroadcastQuery) {
-    for_each_query_sequence(a, [&](const Sequence& s) {
-      if (is_long(s)) query_order.count(query_cost(s), tiles_of(s.query_rows));
-    });
-  }
-  if constexpr (config::kShortKeys) {
-    for_each_short_sequence(a,
-                            [&](const Sequence& s) { short_order.count(short_cost(s), short_tiles_of(s)); });
-  }
   __syncthreads();
   if (threadIdx.x == 0) {
     a.header->key_tile_count = key_order.order();
@@ -114,18 +98,22 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     a.header->short_tile_count = short_order.order();
   }
   __syncthreads();
-  if constexpr (config::kShortKeys) {
-    for_each_short_sequence(a, [&](const Sequence& s) {
-      const i32 tiles = short_tiles_of(s);
-      if (tiles == 0) return;
+  for_each_owner(a, [&](const Sequence& s) {
+    if (const i32 tiles = short_tiles_of(s); tiles > 0) {
       i32 place = short_order.place(short_cost(s), tiles);
       for_each_short_tile(s, [&](const KeyTile& tile) { arguments.short_tiles[place++] = tile; });
-    });
-  }
-  for_each_key_sequence(a, [&](const Sequence& s) {
-    if (!is_long(s)) return;
-    i32 place = key_order.place(key_cost(s), tiles_of(s.key_rows));
-    for_each_key_tile(s, [&](const KeyTile& tile) { arguments.key_tiles[place++] = tile; });
+      return;
+    }
+    i32 key_place = key_order.place(key_cost(s), tiles_of(s.key_rows));
+    for_each_key_tile(s, [&](const KeyTile& tile) { arguments.key_tiles[key_place++] = tile; });
+    if constexpr (!config::kBroadcastQuery) {
+      i32 place = query_order.place(query_cost(s), tiles_of(s.query_rows));
+      for_each_tile(s, [&](const QueryTile& tile) {
+        a.tiles[place] = tile;
+        arguments.query_runs[place] = {place, 1, 1, -1};
+        ++place;
+      });
+    }
   });
 
   if constexpr (config::kBroadcastQuery) {
@@ -141,15 +129,5 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
       const i32 end = static_cast<i32>(static_cast<i64>(a.batch) * (part + 1) / arguments.query_parts);
       arguments.query_runs[run] = {begin * tiles + run % tiles, tiles, end - begin, part};
     }
-  } else {
-    for_each_query_sequence(a, [&](const Sequence& s) {
-      if (!is_long(s)) return;
-      i32 place = query_order.place(query_cost(s), tiles_of(s.query_rows));
-      for_each_tile(s, [&](const QueryTile& tile) {
-        a.tiles[place] = tile;
-        arguments.query_runs[place] = {place, 1, 1, -1};
-        ++place;
-      });
-    });
   }
 }
