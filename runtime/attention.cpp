@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/launches.h"
+#include "runtime/residence.h"
 #include "runtime/validate.h"
 #include "runtime/workspace.h"
 #include "templates/attention/parameters.h"
@@ -56,6 +57,11 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
 
   const ContextGuard guard(impl.driver, impl.context);
   if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "making its context current");
+  if (Status status = check_residence(
+          impl, call,
+          {{"output.address", output.address}, {"lse", lse}, {"workspace.address", workspace.address}});
+      !status.ok())
+    return status;
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
   return launch(impl, **kernels, {*valid, call, *valid_output, lse, map}, scoped.address(), cu_stream);

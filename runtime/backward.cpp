@@ -8,6 +8,7 @@
 #include "runtime/call.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
+#include "runtime/residence.h"
 #include "runtime/validate_backward.h"
 #include "runtime/workspace.h"
 
@@ -79,6 +80,17 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
 
   const ContextGuard guard(impl.driver, impl.context);
   if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "making its context current");
+  if (Status status = check_residence(impl, call,
+                                      {{"output.address", output.address},
+                                       {"lse", lse},
+                                       {"output_grad.address", output_grad.address},
+                                       {"lse_grad", lse_grad},
+                                       {"query_grad.address", query_grad.address},
+                                       {"key_grad.address", key_grad.address},
+                                       {"value_grad.address", value_grad.address},
+                                       {"workspace.address", workspace.address}});
+      !status.ok())
+    return status;
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
   return launch(impl, **kernels, {*valid, call, *tensors, lse, lse_grad, map}, scoped.address(), cu_stream);

@@ -70,6 +70,7 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
   int major = 0, minor = 0;
   char gpu_name[256] = {};
   CUresult result = driver.cuDeviceGet(&impl->device, source.ordinal);
+  if (result == CUDA_SUCCESS) result = driver.cuDeviceGetCount(&impl->gpu_count);
   const auto read = [&](CUdevice_attribute attribute, int* value) {
     if (result == CUDA_SUCCESS) result = driver.cuDeviceGetAttribute(value, attribute, impl->device);
   };

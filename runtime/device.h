@@ -46,6 +46,7 @@ struct Device::Impl {
   std::string gpu_name;
   std::string target;
   int sm_count = 0;
+  int gpu_count = 0;  // that this process sees
 
   KernelTable kernels;
   /// For workspaces that the caller does not give; null until the first kernel is loaded, and on devices that

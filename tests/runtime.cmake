@@ -61,4 +61,12 @@ if(JFA_TEST_GPU)
     SOURCES runtime_gpu_test.cpp
     LIBRARIES jfa_runtime jfa_cuda_headers ${CMAKE_DL_LIBS}
     LABELS gpu)
+  jfa_add_test(runtime_two_gpu_test
+    SOURCES runtime_two_gpu_test.cpp
+    LIBRARIES jfa_attention_harness jfa_cuda_headers
+    LABELS 2gpu)
+  jfa_add_test(runtime_big_test
+    SOURCES runtime_big_test.cpp
+    LIBRARIES jfa_attention_harness jfa_cuda_headers
+    LABELS big)
 endif()

@@ -370,3 +370,30 @@ TEST_CASE("without a workspace the pool gives one, and gets it back on the same 
   CHECK(Arguments().run(device).kind() == ErrorKind::kDevice);
   CHECK(fake_driver().pool_blocks.empty());
 }
+
+TEST_CASE("bug-pool 119: a gradient on another GPU is refused by name before anything is launched") {
+  test::reset_fake_driver();
+  fake_driver().gpu_count = 2;
+  Device device = test::attach_fake_device();
+  Arguments arguments;
+  arguments.lse_grad = kAddress * 12;
+  const Workspace workspace = workspace_for(device, arguments);
+  REQUIRE(arguments.run(device, workspace).ok());
+  fake_driver().launches.clear();
+  for (const auto& [name, address] : {std::pair{"key.address", arguments.call.key.address},
+                                      {"output.address", arguments.output.address},
+                                      {"lse", arguments.lse},
+                                      {"output_grad.address", arguments.output_grad.address},
+                                      {"lse_grad", arguments.lse_grad},
+                                      {"query_grad.address", arguments.query_grad.address},
+                                      {"key_grad.address", arguments.key_grad.address},
+                                      {"value_grad.address", arguments.value_grad.address},
+                                      {"workspace.address", workspace.address}}) {
+    CAPTURE(name);
+    fake_driver().owners = {{address, 1}};
+    const Status refused = arguments.run(device, workspace);
+    CHECK(refused.kind() == ErrorKind::kInvalidArgument);
+    CHECK_MESSAGE(refused.message().starts_with(std::string(name) + " 0x"), refused.message());
+  }
+  CHECK(fake_driver().launches.empty());
+}

@@ -52,6 +52,27 @@ CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
   }
 }
 
+// Nothing is managed, everything is device memory.
+CUresult pointer_attribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
+  ENTER(cuPointerGetAttribute);
+  NEEDS_CONTEXT();
+  const auto owner = fake_driver().owners.find(address);
+  const bool known = owner != fake_driver().owners.end();
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(value) = known ? owner->second : 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(value) = CU_MEMORYTYPE_DEVICE;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<unsigned*>(value) = 0;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
 CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   FakeDriver& fake = fake_driver();
   // 256-byte alignment, as the driver gives.
@@ -309,6 +330,12 @@ DriverTable make_table() {
     *device = ordinal;
     return CUDA_SUCCESS;
   };
+  table.cuDeviceGetCount = [](int* count) {
+    ENTER(cuDeviceGetCount);
+    *count = fake_driver().gpu_count;
+    return CUDA_SUCCESS;
+  };
+  table.cuPointerGetAttribute = pointer_attribute;
   table.cuDeviceGetName = [](char* name, int length, CUdevice) {
     ENTER(cuDeviceGetName);
     std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));

@@ -52,6 +52,8 @@ struct FakeDriver {
   int sm_count = 4;
   int ctas_per_sm = 1;
   bool memory_pools = true;
+  int gpu_count = 1;
+  std::map<std::uint64_t, int> owners;  // of addresses that are not memory of device 0
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   std::map<std::string, CUresult> failures;  // by name of the call
   std::map<std::string, int> failures_left;  // how often; absent: always

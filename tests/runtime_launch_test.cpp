@@ -344,6 +344,48 @@ TEST_CASE("bug-pool 119: a stream of another device is named when the launch fai
   CHECK(test::fake_current_context() == nullptr);
 }
 
+TEST_CASE("bug-pool 119: memory of another GPU is refused by name before anything is launched") {
+  test::reset_fake_driver();
+  fake_driver().gpu_count = 2;
+  Device device = test::attach_fake_device();
+  AttentionCall call = call_of();
+  call.output_offset = {kAddress * 8, 4, OffsetType::int32};
+  const Tensor output = output_of(call);
+  const Workspace workspace = workspace_for(device, call);
+  const std::uint64_t lse = kAddress * 7;
+  const auto run = [&] { return forward(device, call, output, lse, workspace, kStream); };
+  REQUIRE(run().ok());
+  fake_driver().launches.clear();
+  for (const auto& [name, address] : {std::pair{"query.address", call.query.address},
+                                      {"key.address", call.key.address},
+                                      {"value.address", call.value.address},
+                                      {"query_offset.address", call.query_offset.address},
+                                      {"key_offset.address", call.key_offset.address},
+                                      {"output_offset.address", call.output_offset->address},
+                                      {"output.address", output.address},
+                                      {"lse", lse},
+                                      {"workspace.address", workspace.address}}) {
+    CAPTURE(name);
+    fake_driver().owners = {{address, 1}};
+    const Status refused = run();
+    CHECK(refused.kind() == ErrorKind::kInvalidArgument);
+    CHECK(refused.message() ==
+          fmt::format("{} {:#x} is memory of CUDA device 1, but the call runs on cuda:0: "
+                      "all of its memory must lie there",
+                      name, address));
+  }
+  CHECK(fake_driver().launches.empty());
+  fake_driver().owners.clear();
+  CHECK(run().ok());
+}
+
+TEST_CASE("with one GPU the driver is not asked whose memory it is") {
+  Device device = warm_device();
+  const AttentionCall call = call_of();
+  CHECK(forward(device, call, output_of(call), 0, {}, kStream).ok());
+  CHECK(fake_driver().count("cuPointerGetAttribute") == 0);
+}
+
 TEST_CASE("out of memory is clear and the process goes on") {
   Device device = warm_device();
   fake_driver().failures["cuMemAlloc"] = CUDA_ERROR_OUT_OF_MEMORY;
