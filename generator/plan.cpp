@@ -172,13 +172,14 @@ Fragments concatenate(std::initializer_list<Fragments> lists) {
 
 // What every entry needs: wrappers, tiles, intervals, offsets, work order and queue.
 Fragments shared_fragments(const KernelSpec& spec, Fragments parameters, Fragments target_ptx) {
-  return concatenate({std::move(parameters),
-                      {"ptx/thread.cuh", "ptx/mbarrier.cuh", "ptx/bulk_tensor.cuh"},
-                      std::move(target_ptx),
-                      {"attention/operand.cuh",
-                       spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh",
-                       "attention/offsets.cuh", "attention/work_list.cuh", "attention/work_queue.cuh",
-                       "attention/softmax.cuh"}});
+  return concatenate(
+      {std::move(parameters),
+       {"ptx/thread.cuh", "ptx/mbarrier.cuh", "ptx/bulk_tensor.cuh", "ptx/grid_dependency.cuh"},
+       std::move(target_ptx),
+       {"attention/operand.cuh",
+        spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh",
+        "attention/offsets.cuh", "attention/work_list.cuh", "attention/work_queue.cuh",
+        "attention/softmax.cuh"}});
 }
 
 }  // namespace

@@ -19,8 +19,13 @@ Status Launcher::encode(std::span<const MapOperand> operands, std::uint64_t subs
   return {};
 }
 
-Status Launcher::launch(const LoadedEntry& entry, int ctas, void** arguments) const {
+Status Launcher::launch(const LoadedEntry& entry, int ctas, void** arguments, Start start) const {
+  CUlaunchAttribute overlap{};
+  overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  overlap.value.programmaticStreamSerializationAllowed = 1;
   CUlaunchConfig config{};
+  config.attrs = &overlap;
+  config.numAttrs = start == Start::kOverlapping ? 1 : 0;
   config.gridDimX = static_cast<unsigned>(ctas);
   config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
   config.blockDimX = static_cast<unsigned>(entry.plan.threads);

@@ -21,6 +21,10 @@ struct MapOperand {
   int box_rows;
 };
 
+/// When an entry may start. kOverlapping: as soon as the kernel before it in the stream lets it; the entry
+/// itself waits before it reads what that kernel writes.
+enum class Start { kAfter, kOverlapping };
+
 /// The device's context is current for all members. Errors: kDevice names entry, configuration, stream and
 /// device.
 class Launcher {
@@ -30,7 +34,7 @@ class Launcher {
 
   /// maps: as many as operands. substitute: see encode_ragged_map().
   Status encode(std::span<const MapOperand> operands, std::uint64_t substitute, CUtensorMap* maps) const;
-  Status launch(const LoadedEntry& entry, int ctas, void** arguments) const;
+  Status launch(const LoadedEntry& entry, int ctas, void** arguments, Start start = Start::kAfter) const;
 
  private:
   Status failure(CUresult result, std::string_view what) const;

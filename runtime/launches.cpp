@@ -84,13 +84,14 @@ Status launch(const Device::Impl& device, const LoadedKernels& kernels, const Fo
   kernel::ForwardArguments forward = forward_arguments(launches, workspace);
   void* forward_pointers[] = {&maps[0], &maps[1], &maps[2], &maps[3], &forward};
   const std::int64_t items = launches.map.tile_capacity * launches.valid.query.heads;
-  if (Status status = launcher.launch(main_entry, ctas_for(main_entry, items), forward_pointers);
+  if (Status status =
+          launcher.launch(main_entry, ctas_for(main_entry, items), forward_pointers, Start::kOverlapping);
       !status.ok())
     return status;
   if (launches.map.part_capacity == 0) return {};
   kernel::MergeArguments merge = merge_arguments(launches, workspace);
   void* merge_pointers[] = {&merge};
-  return launcher.launch(merge_entry, main_entry.resident_ctas, merge_pointers);
+  return launcher.launch(merge_entry, main_entry.resident_ctas, merge_pointers, Start::kOverlapping);
 }
 
 }  // namespace jfa

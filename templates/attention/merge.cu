@@ -3,6 +3,7 @@
 extern "C" __global__ void __launch_bounds__(256, 4)
     jfa_merge(const __grid_constant__ jfa::kernel::MergeArguments a) {
   using namespace jfa::kernel;
+  griddepcontrol_wait();
   constexpr i32 kColumns = 4;  // of one lane: 16 bytes of a part
   const i32 lane = threadIdx.x % 32;
   const i32 warps = gridDim.x * (blockDim.x / 32);

@@ -28,6 +28,7 @@ __device__ inline QueryTile part_of(QueryTile tile, i32 p, i32 part_keys) {
 extern "C" __global__ void __launch_bounds__(1024, 1)
     jfa_prepare(const __grid_constant__ jfa::kernel::PrepareArguments a) {
   using namespace jfa::kernel;
+  griddepcontrol_launch_dependents();  // the main entry sets itself up meanwhile
   __shared__ u64 first_bad;
   __shared__ CostOrder order;
   __shared__ u64 launch_key_tiles;
@@ -58,7 +59,10 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   };
   for_each_sequence(a, [&](const Sequence& s) { order.count(cost_of(s), items_of(s)); });
   __syncthreads();
-  if (threadIdx.x == 0) a.header->tile_count = order.order();
+  if (threadIdx.x < 32) {
+    const i32 items = order.order();
+    if (threadIdx.x == 0) a.header->tile_count = items;
+  }
   __syncthreads();
   for_each_sequence(a, [&](const Sequence& s) {
     i32 place = order.place(cost_of(s), items_of(s));

@@ -91,11 +91,16 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     }
   });
   __syncthreads();
-  if (threadIdx.x == 0) {
-    a.header->key_tile_count = key_order.order();
-    a.header->query_run_count =
+  if (threadIdx.x < 32) {
+    const i32 key_tiles = key_order.order();
+    const i32 runs =
         config::kBroadcastQuery ? tiles_of(a.query_rows) * arguments.query_parts : query_order.order();
-    a.header->short_tile_count = short_order.order();
+    const i32 short_tiles = short_order.order();
+    if (threadIdx.x == 0) {
+      a.header->key_tile_count = key_tiles;
+      a.header->query_run_count = runs;
+      a.header->short_tile_count = short_tiles;
+    }
   }
   __syncthreads();
   for_each_owner(a, [&](const Sequence& s) {

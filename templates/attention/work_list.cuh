@@ -30,15 +30,24 @@ struct CostOrder {
     for (i32 i = threadIdx.x; i < kCostBuckets; i += blockDim.x) bucket[i] = 0;
   }
   __device__ inline void count(i32 cost, i32 items) { atomicAdd(&bucket[cost], items); }
-  // By one thread; returns the number of items.
+  // By one warp; returns the number of items.
   __device__ inline i32 order() {
-    i32 begin = 0;
-    for (i32 i = kCostBuckets - 1; i >= 0; --i) {
-      const i32 items = bucket[i];
-      bucket[i] = begin;
-      begin += items;
+    constexpr i32 kLaneBuckets = kCostBuckets / 32;
+    const i32 lane = threadIdx.x % 32;
+    i32* const last = &bucket[kCostBuckets - 1 - lane * kLaneBuckets];  // the lane's most costly
+    i32 items[kLaneBuckets], sum = 0;
+    for (i32 i = 0; i < kLaneBuckets; ++i) sum += items[i] = last[-i];
+    i32 end = sum;
+    for (i32 distance = 1; distance < 32; distance *= 2) {
+      const i32 before = __shfl_up_sync(0xffffffff, end, distance);
+      if (lane >= distance) end += before;
     }
-    return begin;
+    i32 begin = end - sum;
+    for (i32 i = 0; i < kLaneBuckets; ++i) {
+      last[-i] = begin;
+      begin += items[i];
+    }
+    return __shfl_sync(0xffffffff, end, 31);
   }
   // The first of `items` consecutive places.
   __device__ inline i32 place(i32 cost, i32 items) { return atomicAdd(&bucket[cost], items); }

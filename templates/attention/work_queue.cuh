@@ -70,11 +70,13 @@ __device__ inline void release(u64* empty, int slot) {
 }
 
 // The drawing thread's whole life: every tile of the list once per head. Heads are innermost, so that
-// neighbouring CTAs read whole rows of the tensors.
+// neighbouring CTAs read whole rows of the tensors. Whatever an earlier kernel of the call wrote is read only
+// by this thread or after it has passed an item on, so that it alone waits for that kernel.
 template <class Tile>
-__device__ inline void draw_items(ItemQueue<Tile>& queue, const Tile* tiles, i32 tile_count, i32 heads,
+__device__ inline void draw_items(ItemQueue<Tile>& queue, const Tile* tiles, const i32* tile_count, i32 heads,
                                   u32* next_item) {
-  const u32 items = static_cast<u32>(tile_count) * heads;
+  griddepcontrol_wait();
+  const u32 items = static_cast<u32>(*tile_count) * heads;
   Ring<kItemStages> ring;
   bool more = true;
   while (more) {

@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
           if (elect_sync()) multiply<keys::Work>(shared, memory, arguments);
         } else if (warp == 2) {
           if (elect_sync()) {
-            draw_items(pipeline.queue, arguments.key_tiles, arguments.header->key_tile_count,
+            draw_items(pipeline.queue, arguments.key_tiles, &arguments.header->key_tile_count,
                        arguments.query_heads / config::kGroups, &arguments.header->next_key_item);
           }
         } else if (warp == 3) {

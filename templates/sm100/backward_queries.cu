@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
           if (elect_sync()) multiply<queries::Work>(shared, memory, arguments);
         } else if (warp == 2) {
           if (elect_sync()) {
-            draw_items(pipeline.queue, arguments.query_runs, arguments.header->query_run_count,
+            draw_items(pipeline.queue, arguments.query_runs, &arguments.header->query_run_count,
                        arguments.query_heads, &arguments.header->next_item);
           }
         } else if (warp >= 4) {

@@ -244,6 +244,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
                 const __grid_constant__ jfa::kernel::TensorMap output,
                 const __grid_constant__ jfa::kernel::ForwardArguments arguments) {
   using namespace jfa::kernel;
+  griddepcontrol_launch_dependents();  // the merge entry's CTAs wait until this one's leave room
   extern __shared__ unsigned char shared_bytes[];
   const Shared<Control> shared = carve<Control>(shared_bytes);
   Control& control = *shared.control;
@@ -272,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     if (elect_sync()) multiply(shared, memory);
   } else if (warp == 2) {
     if (elect_sync())
-      draw_items(control.pipeline.queue, arguments.tiles, arguments.header->tile_count, arguments.query_heads,
+      draw_items(control.pipeline.queue, arguments.tiles, &arguments.header->tile_count, arguments.query_heads,
                  &arguments.header->next_item);
   } else if (warp >= 4) {
     softmax(shared, memory, &output, arguments);

@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       if (elect_sync()) load(shared, arguments, &query, &key, &value, &output_grad);
     } else if (warp == 1) {
       if (elect_sync()) {
-        draw_items(pipeline.queue, arguments.query_runs, arguments.header->query_run_count,
+        draw_items(pipeline.queue, arguments.query_runs, &arguments.header->query_run_count,
                    arguments.query_heads, &arguments.header->next_item);
       }
     }

@@ -251,6 +251,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                 const __grid_constant__ jfa::kernel::TensorMap output,
                 const __grid_constant__ jfa::kernel::ForwardArguments arguments) {
   using namespace jfa::kernel;
+  griddepcontrol_launch_dependents();  // the merge entry's CTAs wait until this one's leave room
   extern __shared__ unsigned char shared_bytes[];
   const Shared<Control> shared = carve<Control>(shared_bytes);
   Pipeline& pipeline = shared.control->pipeline;
@@ -266,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       if (elect_sync()) load(shared, pipeline, &query, &key, &value);
     } else if (threadIdx.x / 32 == 1) {
       if (elect_sync())
-        draw_items(pipeline.queue, arguments.tiles, arguments.header->tile_count, arguments.query_heads,
+        draw_items(pipeline.queue, arguments.tiles, &arguments.header->tile_count, arguments.query_heads,
                    &arguments.header->next_item);
     }
   } else {
