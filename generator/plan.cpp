@@ -24,8 +24,11 @@ constexpr int kQueryStatsBytes = 8;
 constexpr int kMostKeyValueStages = 8;
 
 // Launches of at most so many (tile, head) items cut long key ranges into parts: about the multiprocessors of
-// a large GPU. A constant, so that results do not depend on the device.
+// a large GPU, or four times as many if sequences are so long on average that one could keep the others
+// waiting. Constants, so that results do not depend on the device.
 constexpr std::int64_t kSplitItems = 160;
+constexpr std::int64_t kSplitLongItems = 640;
+constexpr std::int64_t kLongKeyTiles = 32;
 
 // Parts of a batch that share a query, so that every multiprocessor has work on the query's gradient. A
 // constant for the same reason.
@@ -186,9 +189,10 @@ Fragments shared_fragments(const KernelSpec& spec, Fragments parameters, Fragmen
 
 std::vector<std::string_view> forward_fragments(const KernelSpec& spec, Fragments target_ptx,
                                                 std::string_view descriptors) {
-  return concatenate({shared_fragments(spec, {"attention/parameters.h"}, std::move(target_ptx)),
-                      {"attention/prepare.cu", "attention/pipeline.cuh", "attention/partial.cuh",
-                       "attention/merge.cu", descriptors, "attention/matrix_descriptor.cuh"}});
+  return concatenate(
+      {shared_fragments(spec, {"attention/parameters.h"}, std::move(target_ptx)),
+       {"attention/key_parts.cuh", "attention/prepare.cu", "attention/pipeline.cuh", "attention/partial.cuh",
+        "attention/merge.cu", descriptors, "attention/matrix_descriptor.cuh"}});
 }
 
 std::vector<std::string_view> backward_fragments(const KernelSpec& spec, Fragments target_ptx,
@@ -248,8 +252,10 @@ WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape) 
   const std::int64_t whole_tiles = plan.spec.broadcast_q ? shape.batch * tiles_of(shape.query_rows, tile)
                                                          : most_tiles(shape.query_rows, shape.batch, tile);
   const std::int64_t items = whole_tiles * shape.query_heads;
-  if (items > 0 && items <= kSplitItems && shape.key_rows > kernel::kLeastPartTiles * plan.key_tile) {
-    map.part_capacity = (kernel::kSplitParts + kSplitItems + shape.query_heads) / shape.query_heads;
+  const bool is_long = shape.key_rows >= kLongKeyTiles * plan.key_tile * shape.batch;
+  const std::int64_t most_items = is_long ? kSplitLongItems : kSplitItems;
+  if (items > 0 && items <= most_items && shape.key_rows > kernel::kLeastPartTiles * plan.key_tile) {
+    map.part_capacity = (kernel::kSplitParts + most_items + shape.query_heads) / shape.query_heads;
   }
   map.tile_capacity = whole_tiles + map.part_capacity;
   const std::int64_t partial_rows = map.part_capacity * shape.query_heads * tile;

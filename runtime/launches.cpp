@@ -91,7 +91,7 @@ Status launch(const Device::Impl& device, const LoadedKernels& kernels, const Fo
   if (launches.map.part_capacity == 0) return {};
   kernel::MergeArguments merge = merge_arguments(launches, workspace);
   void* merge_pointers[] = {&merge};
-  return launcher.launch(merge_entry, main_entry.resident_ctas, merge_pointers, Start::kOverlapping);
+  return launcher.launch(merge_entry, merge_entry.resident_ctas, merge_pointers, Start::kOverlapping);
 }
 
 }  // namespace jfa

@@ -49,6 +49,15 @@ struct CostOrder {
     }
     return __shfl_sync(0xffffffff, end, 31);
   }
+  // The same by the whole CTA, once all is counted; the number of items goes to *total.
+  __device__ inline void order_by_cta(i32* total) {
+    __syncthreads();
+    if (threadIdx.x < 32) {
+      const i32 items = order();
+      if (threadIdx.x == 0) *total = items;
+    }
+    __syncthreads();
+  }
   // The first of `items` consecutive places.
   __device__ inline i32 place(i32 cost, i32 items) { return atomicAdd(&bucket[cost], items); }
 };
