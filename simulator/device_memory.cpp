@@ -92,7 +92,29 @@ std::byte* DeviceMemory::access_slow(std::uint64_t address, std::uint64_t bytes,
   if (write && a->read_only)
     fail_at(ErrorKind::kOutOfBounds, point, address, fmt::format("{}: {} is constant", what, a->name));
   last_ = a;
+  note_access(*a, address - a->address, bytes, write, point);
   return a->data.get() + (address - a->address);
+}
+
+void DeviceMemory::begin_grid(bool overlaps) {
+  dependency_.begin_grid(overlaps);
+  for (auto& [address, allocation] : live_) {
+    std::swap(allocation.written_before, allocation.written);
+    allocation.written.clear();
+  }
+}
+
+void DeviceMemory::forget_grid() {
+  for (auto& [address, allocation] : live_) allocation.written.clear();
+}
+
+void DeviceMemory::check_dependency(const Allocation& a, std::uint64_t offset, std::uint64_t bytes,
+                                    bool write, const ProgramPoint& point) const {
+  if (!a.written_before.contains(offset, bytes)) return;
+  fail_at(ErrorKind::kInFlight, point, a.address + offset,
+          fmt::format("{} of {} bytes at global {:#x} ({} bytes into {}), which the grid before this one "
+                      "writes: this one overlaps with it and has not executed griddepcontrol.wait",
+                      write ? "write" : "read", bytes, a.address + offset, offset, a.name));
 }
 
 std::string DeviceMemory::neighbours(std::uint64_t address) const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "simulator/grid_dependency.h"
 #include "simulator/report.h"
 
 namespace jfa::simulator {
@@ -22,6 +23,8 @@ class DeviceMemory {
     std::string name;                   // for reports: "allocation 7" or a module's variable
     bool read_only = false;             // .const variables
     std::unique_ptr<std::byte[]> data;  // null once freed
+    WriteLog written;                   // by the running grid
+    WriteLog written_before;            // by the grid before it
   };
 
   DeviceMemory() = default;
@@ -40,18 +43,34 @@ class DeviceMemory {
   std::byte* host(std::uint64_t address, std::uint64_t bytes);
   std::uint64_t allocated_bytes() const { return allocated_bytes_; }
 
+  /// A grid begins. overlaps: with the one before it, whose writes it may touch only after
+  /// griddepcontrol.wait.
+  void begin_grid(bool overlaps);
+  /// Something that is not a grid comes next in the stream: the grid after it overlaps with none.
+  void forget_grid();
+  void meet_grid_dependency(const Cta* cta) { dependency_.meet(cta); }
+
   // --- Accesses of a running kernel: throw on anything outside a live allocation, or misaligned.
   /// Host pointer to the range; alignment in bytes (0 or 1: any).
   std::byte* access(std::uint64_t address, std::uint64_t bytes, std::uint64_t alignment, bool write,
                     const ProgramPoint& point) {
     if (last_ && address - last_->address < last_->size_bytes &&
         address - last_->address + bytes <= last_->size_bytes && (address & (alignment - 1)) == 0 &&
-        !(write && last_->read_only))
+        !(write && last_->read_only)) {
+      note_access(*last_, address - last_->address, bytes, write, point);
       return last_->data.get() + (address - last_->address);
+    }
     return access_slow(address, bytes, alignment, write, point);
   }
 
  private:
+  void note_access(Allocation& a, std::uint64_t offset, std::uint64_t bytes, bool write,
+                   const ProgramPoint& point) {
+    if (dependency_.pending(point.cta)) check_dependency(a, offset, bytes, write, point);
+    if (write) a.written.mark(offset, bytes, a.size_bytes);
+  }
+  void check_dependency(const Allocation& a, std::uint64_t offset, std::uint64_t bytes, bool write,
+                        const ProgramPoint& point) const;
   void insert(std::uint64_t address, std::uint64_t size_bytes, std::string name);
   std::byte* access_slow(std::uint64_t address, std::uint64_t bytes, std::uint64_t alignment, bool write,
                          const ProgramPoint& point);
@@ -60,6 +79,7 @@ class DeviceMemory {
   std::map<std::uint64_t, Allocation> live_;
   std::deque<Allocation> freed_;  // the last few, for use-after-free reports
   Allocation* last_ = nullptr;    // where the last access fell
+  GridDependency dependency_;
   std::uint64_t next_address_ = 0x10'0000'0000;
   std::uint64_t allocated_bytes_ = 0;
   int count_ = 0;

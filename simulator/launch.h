@@ -43,6 +43,8 @@ struct LaunchConfig {
   Dim3 cluster;  // 1×1×1: none
   std::uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> parameters;  // laid out as Entry::parameters says
+  /// The grid need not wait for the one before it to end (programmatic dependent launch).
+  bool overlaps_predecessor = false;
   RunOptions options;
 };
 

@@ -171,6 +171,7 @@ LaunchResult run_grid(const Module& module, const Entry& entry, const LaunchConf
   LaunchResult result;
   try {
     check_launch(entry, config);
+    memory.begin_grid(config.overlaps_predecessor && config.options.checks);
     Machine machine(module, entry, config, memory);
     try {
       machine.run();

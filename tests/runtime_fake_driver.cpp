@@ -93,6 +93,9 @@ CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void**
   launch.threads = config->blockDimX;
   launch.shared_bytes = config->sharedMemBytes;
   launch.stream = config->hStream;
+  for (unsigned i = 0; i < config->numAttrs; ++i)
+    launch.overlapping |= config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                          config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
   launch.context = current_context;
   std::lock_guard lock(fake.mutex);
   launch.entry = kEntries[reinterpret_cast<int*>(function) - entry_tags];

@@ -23,6 +23,7 @@ struct FakeLaunch {
   unsigned threads = 0;
   unsigned shared_bytes = 0;
   CUstream stream = nullptr;
+  bool overlapping = false;                               // may start before the launch before it has ended
   CUcontext context = nullptr;                            // current at the launch
   kernel::PrepareArguments prepare{};                     // of jfa_prepare
   kernel::ForwardArguments forward{};                     // of jfa_forward

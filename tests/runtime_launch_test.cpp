@@ -379,6 +379,20 @@ TEST_CASE("bug-pool 119: memory of another GPU is refused by name before anythin
   CHECK(run().ok());
 }
 
+TEST_CASE(
+    "bug-pool 63: the first entry waits for whatever came before the call; only later ones start early") {
+  Device device = warm_device();
+  for (const std::int64_t rows : {300, 40}) {  // without and with parts to merge
+    fake_driver().launches.clear();
+    const AttentionCall call = call_of(rows, 5000);
+    REQUIRE(forward(device, call, output_of(call), 0, {}, kStream).ok());
+    const auto& launches = fake_driver().launches;
+    REQUIRE(launches.size() >= 2);
+    CHECK_FALSE(launches[0].overlapping);
+    for (std::size_t i = 1; i < launches.size(); ++i) CHECK(launches[i].overlapping);
+  }
+}
+
 TEST_CASE("with one GPU the driver is not asked whose memory it is") {
   Device device = warm_device();
   const AttentionCall call = call_of();

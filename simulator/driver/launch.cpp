@@ -92,11 +92,13 @@ CUresult SimulatedDriver::read_launch_attributes(const CUlaunchConfig& config, c
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         cooperative = attribute.value.cooperative != 0;
         break;
-      // Grids of a device run one after another, so what a launch may overlap with changes nothing.
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        launch.overlaps_predecessor = attribute.value.programmaticStreamSerializationAllowed != 0;
+        break;
+      // Grids of a device run one after another: priorities and placement change nothing.
       case CU_LAUNCH_ATTRIBUTE_IGNORE:
       case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
       case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:

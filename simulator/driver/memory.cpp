@@ -97,6 +97,7 @@ CUresult SimulatedDriver::copy(std::byte* destination, const std::byte* source, 
         fmt::format("copy of {} bytes: not wholly inside one live allocation, or a null pointer", bytes));
   }
   std::memmove(destination, source, bytes);
+  memory_.forget_grid();
   return CUDA_SUCCESS;
 }
 
@@ -146,6 +147,7 @@ CUresult SimulatedDriver::fill(CUdeviceptr address, Value value, size_t count, C
                               sizeof(Value), address));
   }
   for (size_t i = 0; i < count; ++i) std::memcpy(bytes + i * sizeof(Value), &value, sizeof(Value));
+  memory_.forget_grid();
   return CUDA_SUCCESS;
 }
 

@@ -35,8 +35,14 @@ void register_fence(InstructionTable& table) {
         "membar .(cta|gl|sys)"})
     table.add(pattern, nothing);
 
-  // One grid runs at a time, so that those before it have ended.
-  table.add("griddepcontrol .(wait|launch_dependents)", nothing);
+  // One grid runs at a time, so that those before it have ended; see grid_dependency.h.
+  table.add("griddepcontrol.launch_dependents", nothing);
+  table.add("griddepcontrol.wait", [](Decoder& d) {
+    d.emit([](Warp& warp, const Instruction&, LaneMask) {
+      warp.machine().memory().meet_grid_dependency(&warp.cta());
+      return Step::kNext;
+    });
+  });
 
   table.add("fence.proxy.tensormap::generic.acquire .(cta|cluster|gpu|sys)", [](Decoder& d) {
     d.address(0);
