@@ -159,7 +159,8 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
 std::vector<const EntryPlan*> entries_of(const KernelPlan& plan);
 
 /// Cycles that the tensor core of one multiprocessor takes at its full 16-bit rate for tile_products: the sum
-/// of 2 m n k over the floating-point operations of a cycle, 8192 on 10.x and 4096 on 9.0.
+/// of 2 m n k over the floating-point operations of a cycle, 8192 on 10.x and 4096 on 9.0; an m below 128 on
+/// 10.x, 64 on 9.0, counts as that.
 int tensor_core_cycles(const EntryPlan& entry, Target target);
 
 /// The plan as JSON, for `jfa emit --format plan`.

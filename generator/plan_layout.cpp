@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "generator/target_family.h"
@@ -10,6 +11,9 @@ namespace jfa {
 namespace {
 
 int flops_per_cycle(Target target) { return target == Target::sm_90a ? 4096 : 8192; }
+
+// Rows below which a product takes no less time.
+int least_rows(Target target) { return target == Target::sm_90a ? 64 : 128; }
 
 nlohmann::ordered_json describe(const std::vector<MemoryRegion>& regions, const char* unit) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -32,7 +36,7 @@ std::vector<MemoryRegion> memory_map(std::initializer_list<std::pair<std::string
 
 int tensor_core_cycles(const EntryPlan& entry, Target target) {
   int flops = 0;
-  for (const TileProduct& product : entry.tile_products) flops += 2 * product.m * product.n * product.k;
+  for (const TileProduct& product : entry.tile_products) flops += 2 * std::max(product.m, least_rows(target)) * product.n * product.k;
   return flops / flops_per_cycle(target);
 }
 
@@ -45,7 +49,7 @@ void describe_layout(const EntryPlan& entry, Target target, nlohmann::ordered_js
     products.push_back({{"name", product.name}, {"m", product.m}, {"n", product.n}, {"k", product.k}});
   json["tensor_core"] = {{"products_of_a_tile", products},
                          {"cycles_of_a_tile", tensor_core_cycles(entry, target)},
-                         {"formula", fmt::format("sum of 2 m n k / {}", flops_per_cycle(target))}};
+                         {"formula", fmt::format("sum of 2 max(m, {}) n k / {}", least_rows(target), flops_per_cycle(target))}};
 }
 
 }  // namespace jfa

@@ -47,36 +47,58 @@ void lay_out_pair(const KernelPlan& plan, BackwardPlan& backward) {
                                     {"query gradient", plan.query_tile, dim, streamed}};
 }
 
+std::vector<MemoryRegion> fused_tensor_map() {
+  return memory_map({{"scores", 64},
+                     {"score gradients, then probabilities", 64},
+                     {"key gradient", 128},
+                     {"value gradient", 128},
+                     {"query gradient", 128}});
+}
+
+// Of a tile of keys and so many queries, in one pass; the query gradient's product comes last.
+std::vector<TileProduct> fused_products(const KernelPlan& plan, int queries) {
+  const int dim = plan.spec.padded_dim;
+  return {{"scores", plan.key_tile, queries, dim},
+          {"score gradients", plan.key_tile, queries, dim},
+          {"key gradient", plan.key_tile, dim, queries},
+          {"value gradient", plan.key_tile, dim, queries},
+          {"query gradient", queries, dim, plan.key_tile}};
+}
+
 // The same of the entry that has a shared query in place, for a full tile of queries.
 void lay_out_broadcast(const KernelPlan& plan, BroadcastPlan& broadcast) {
-  const int dim = plan.spec.padded_dim;
-  const int queries = broadcast.query_tile;
-  broadcast.main.tensor_map = memory_map({{"scores", 64},
-                                          {"score gradients, then probabilities", 64},
-                                          {"key gradient", 128},
-                                          {"value gradient", 128},
-                                          {"query gradient", 128}});
-  broadcast.main.tile_products = {{"scores", plan.key_tile, queries, dim},
-                                  {"score gradients", plan.key_tile, queries, dim},
-                                  {"key gradient", plan.key_tile, dim, queries},
-                                  {"value gradient", plan.key_tile, dim, queries},
-                                  {"query gradient", queries, dim, plan.key_tile}};
+  broadcast.main.tensor_map = fused_tensor_map();
+  broadcast.main.tile_products = fused_products(plan, broadcast.query_tile);
+}
+
+// The same of the entry for sequences whose keys fit one tile, for one streamed tile of queries.
+void lay_out_short(const KernelPlan& plan, ShortPlan& entry) {
+  entry.main.tensor_map = fused_tensor_map();
+  entry.main.tile_products = fused_products(plan, plan.backward->streamed_tile);
 }
 
 KernelPlan plan_backward(const KernelSpec& spec) {
-  KernelPlan plan = plan_backward_entries(spec, 256);
-  lay_out_pair(plan, *plan.backward);
+  constexpr int kPairThreads = 256, kFusedThreads = 416, kFusedControlBytes = 1024;
+  KernelPlan plan = plan_backward_entries(spec, kPairThreads);
+  BackwardPlan& backward = *plan.backward;
+  lay_out_pair(plan, backward);
   plan.tensor_memory_columns = 512;
   plan.fragments = backward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
-  plan.fragments.insert(plan.fragments.end(), {"sm100/row.cuh", "sm100/backward.cuh",
-                                               "sm100/backward_keys.cu", "sm100/backward_queries.cu"});
+  const auto add = [&](const std::vector<std::string_view>& fragments) {
+    plan.fragments.insert(plan.fragments.end(), fragments.begin(), fragments.end());
+  };
+  add({"sm100/row.cuh", "sm100/backward.cuh", "sm100/backward_keys.cu", "sm100/backward_queries.cu",
+       "sm100/fused.cuh"});
   if (spec.broadcast_q) {
-    plan_broadcast_entry(plan, 416, 1024);
-    lay_out_broadcast(plan, *plan.backward->broadcast);
-    plan.fragments.push_back("sm100/fused.cuh");
-    const std::vector<std::string_view> shared = broadcast_fragments();
-    plan.fragments.insert(plan.fragments.end(), shared.begin(), shared.end());
-    plan.fragments.push_back("sm100/backward_broadcast.cu");
+    plan_broadcast_entry(plan, kFusedThreads, kFusedControlBytes);
+    lay_out_broadcast(plan, *backward.broadcast);
+    add(broadcast_fragments());
+    add({"sm100/backward_broadcast.cu"});
+  } else {
+    plan_short_entry(plan, kFusedThreads, kFusedControlBytes);
+    lay_out_short(plan, *backward.short_keys);
+    add(short_fragments());
+    add({"sm100/backward_short.cu"});
   }
   return plan;
 }

@@ -40,14 +40,27 @@ Problem pma_forward() {
   return with_shared_query(flat_broadcast_problem(40, {1100, 0, 130, 7}, {1, 1}, kHeadDim));
 }
 
-// Backwards: the same, and more streamed tiles than stages; sequences without queries, tiles of one row.
+// Backwards: the same, and more streamed tiles than stages; sequences without queries or keys, tiles of one
+// row. The first two have sequences of both kinds: whose keys fit one tile, and whose keys do not.
 Problem self_backward() { return flat_problem({200, 0, 70, 1, 129}, {200, 0, 70, 1, 129}, {2, 2}, kHeadDim); }
 Problem groups_backward() { return flat_problem({140, 20, 0, 65}, {260, 0, 9, 130}, {2, 1}, kHeadDim); }
 Problem window_backward() {
   return with_window(flat_problem({300, 40, 150}, {300, 0, 20}, {2, 1}, kHeadDim), 30);
 }
+// More pairs of tiles than stages, in sequences short enough for one pass.
+Problem short_backward() {
+  return with_window(flat_problem({250, 30, 0, 700, 7}, {100, 0, 9, 128, 1}, {2, 1}, kHeadDim), 60);
+}
+// Shared queries that fill a small tile, a large one, and more than one.
+const std::vector<std::int64_t> kSharedKeyLengths = {1100, 0, 130, 7, 900};
 Problem pma_backward() {
-  return with_shared_query(flat_broadcast_problem(20, {300, 0, 130, 7}, {2, 1}, kHeadDim));
+  return with_shared_query(flat_broadcast_problem(20, kSharedKeyLengths, {2, 1}, kHeadDim));
+}
+Problem pma_128_backward() {
+  return with_shared_query(flat_broadcast_problem(45, kSharedKeyLengths, {2, 1}, kHeadDim));
+}
+Problem pma_many_backward() {
+  return with_shared_query(flat_broadcast_problem(140, {300, 0, 130, 7}, {2, 1}, kHeadDim));
 }
 
 const std::map<std::string, Case>& cases() {
@@ -58,7 +71,10 @@ const std::map<std::string, Case>& cases() {
       {"backward-self", {Pass::backward, self_backward}},
       {"backward-groups", {Pass::backward, groups_backward}},
       {"backward-window", {Pass::backward, window_backward}},
+      {"backward-short", {Pass::backward, short_backward}},
       {"backward-pma", {Pass::backward, pma_backward}},
+      {"backward-pma-128", {Pass::backward, pma_128_backward}},
+      {"backward-pma-many", {Pass::backward, pma_many_backward}},
   };
   return all;
 }
@@ -144,7 +160,8 @@ void run_backward(Device& device, const Inputs& inputs, const Problem& problem) 
 }  // namespace
 
 std::vector<std::string> recorded_configurations() {
-  return {"plain", "window", "pma", "backward-self", "backward-groups", "backward-window", "backward-pma"};
+  return {"plain",           "window",         "pma",          "backward-self",    "backward-groups",
+          "backward-window", "backward-short", "backward-pma", "backward-pma-128", "backward-pma-many"};
 }
 
 AttentionRecording record(const std::string& name, const std::string& device_name) {

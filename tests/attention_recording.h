@@ -17,7 +17,8 @@ struct AttentionRecording {
 };
 
 /// Forwards: "plain", "window", "pma". Backwards: "backward-self", "backward-groups", "backward-window",
-/// "backward-pma".
+/// "backward-short", whose keys all fit one tile, and with a shared query whose heads fit a tile of 64 rows,
+/// of 128, or none: "backward-pma", "backward-pma-128", "backward-pma-many".
 std::vector<std::string> recorded_configurations();
 
 /// Compiles, runs and records one of them. device_name: a simulated device. Throws jfa::Error.

@@ -56,6 +56,9 @@ TEST_CASE("every tensor core entry of 10.x says what a tile costs") {
   const KernelPlan plan = plan_of(Target::sm_100f, Pass::backward, 64, true);
   CHECK(tensor_core_cycles(plan.backward->broadcast->main, Target::sm_100f) == 5 * 256);
 
+  const KernelPlan by_length = plan_of(Target::sm_100f, Pass::backward, 128, false);
+  CHECK(tensor_core_cycles(by_length.backward->short_keys->main, Target::sm_100f) == 4 * 256 + 512);
+
   const nlohmann::json json = nlohmann::json::parse(describe(plan));
   std::set<std::string> described;
   for (const auto& entry : json.at("entries")) {

@@ -33,6 +33,7 @@ TEST_CASE("a backward's spoilt synchronisation is noticed") {
   sim::CampaignOptions options;
   options.schedules = sim::usual_schedules(/*random_seeds=*/1);
   options.sample = 1;
+  options.first_death = true;
   const sim::CampaignResult result = sim::run_campaign(recorded.ptx, recorded.recording, options).value();
 
   std::set<Kind> kinds, noticed;

@@ -98,8 +98,8 @@ TEST_CASE("every entry in its order, with the call's numbers") {
   const Status status = arguments.run(device, workspace);
   REQUIRE_MESSAGE(status.ok(), status.message(), status.detail());
 
-  REQUIRE(launched() == std::vector<std::string>{"jfa_prepare_backward", "jfa_delta", "jfa_backward_keys",
-                                                 "jfa_backward_queries"});
+  REQUIRE(launched() == std::vector<std::string>{"jfa_prepare_backward", "jfa_delta", "jfa_backward_short",
+                                                 "jfa_backward_keys", "jfa_backward_queries"});
   const auto& launches = fake_driver().launches;
   for (const test::FakeLaunch& launch : launches) CHECK(launch.stream == kStream);
   const kernel::BackwardPrepareArguments& prepare = launches[0].backward_prepare;
@@ -128,7 +128,18 @@ TEST_CASE("every entry in its order, with the call's numbers") {
   CHECK(delta.output_grad_dim_stride == 1);
   CHECK(delta.head_dim == 24);
 
-  for (const std::size_t entry : {2, 3}) {
+  CHECK(delta.query_tiles == prepare.common.tiles);  // only the rows that the last two entries read
+
+  const kernel::ShortArguments& short_keys = launches[2].short_keys;
+  CHECK(short_keys.header == prepare.common.header);
+  CHECK(short_keys.tiles == prepare.short_tiles);
+  CHECK(address(short_keys.lse) == kAddress * 7);
+  CHECK(address(short_keys.lse_grad) == kAddress * 12);
+  CHECK(short_keys.scale == -0.5F);
+  CHECK(short_keys.scale_log2 == doctest::Approx(-0.5 * std::numbers::log2e));
+  CHECK(short_keys.query_heads == 8);
+  CHECK(short_keys.output_rows == 300);
+  for (const std::size_t entry : {3, 4}) {
     const kernel::BackwardArguments& backward = launches[entry].backward;
     CHECK(launches[entry].ctas == 4);  // one a multiprocessor of the fake device; there are more items
     CHECK(backward.header == prepare.common.header);
@@ -149,9 +160,29 @@ TEST_CASE("every entry in its order, with the call's numbers") {
       addresses.push_back(fake_driver().maps[id].address / kAddress);
     return addresses;
   };
-  CHECK(addresses_of(launches[2]) == std::vector<std::uint64_t>{1, 2, 3, 8, 10, 11});
-  CHECK(addresses_of(launches[3]) == std::vector<std::uint64_t>{1, 2, 3, 8, 9});
+  CHECK(addresses_of(launches[2]) == std::vector<std::uint64_t>{1, 2, 3, 6, 8, 9, 10, 11});
+  CHECK(addresses_of(launches[3]) == std::vector<std::uint64_t>{1, 2, 3, 8, 10, 11});
+  CHECK(addresses_of(launches[4]) == std::vector<std::uint64_t>{1, 2, 3, 8, 9});
   for (const test::FakeMap& map : fake_driver().maps) CHECK(map.box[2] == 64);
+}
+
+TEST_CASE("a call without room for a long sequence launches the entry for short ones alone") {
+  const auto launched_with = [](std::int64_t key_rows, std::int64_t dim_stride) {
+    Device device = fresh_device();
+    Arguments arguments;
+    for (Tensor* tensor :
+         {&arguments.call.key, &arguments.call.value, &arguments.key_grad, &arguments.value_grad})
+      tensor->rows = key_rows;
+    arguments.output_grad.dim_stride = dim_stride;
+    const Status status = arguments.run(device, workspace_for(device, arguments));
+    REQUIRE_MESSAGE(status.ok(), status.message());
+    return launched();
+  };
+  CHECK(launched_with(128, 1) == std::vector<std::string>{"jfa_prepare_backward", "jfa_backward_short"});
+  // Only to pack.
+  CHECK(launched_with(128, 0) ==
+        std::vector<std::string>{"jfa_prepare_backward", "jfa_delta", "jfa_backward_short"});
+  CHECK(launched_with(129, 1).size() == 5);
 }
 
 TEST_CASE("pieces of the workspace lie apart and inside") {
@@ -240,7 +271,7 @@ TEST_CASE("an output gradient that a tensor map does not take is packed first") 
     const Status status = arguments.run(device, workspace_for(device, arguments));
     REQUIRE_MESSAGE(status.ok(), status.message());
     const test::FakeLaunch& delta = fake_driver().launches[1];
-    const test::FakeLaunch& keys = fake_driver().launches[2];
+    const test::FakeLaunch& keys = fake_driver().launches[3];
     CHECK(address(delta.delta.output_grad) == arguments.output_grad.address);
     const std::uint64_t mapped = fake_driver().maps[keys.map_ids[3]].address;
     const std::uint64_t copy = address(delta.delta.packed_output_grad);
@@ -266,8 +297,8 @@ TEST_CASE("after the first call: no lock on the driver's side, no synchronisatio
   test::fake_current_context() = test::fake_primary_context();
   REQUIRE(arguments.run(device, workspace).ok());
   std::vector<std::string> expected{"cuCtxGetCurrent"};
-  expected.insert(expected.end(), 7, "cuTensorMapEncodeTiled");
-  expected.insert(expected.end(), 4, "cuLaunchKernelEx");
+  expected.insert(expected.end(), 8, "cuTensorMapEncodeTiled");
+  expected.insert(expected.end(), 5, "cuLaunchKernelEx");
   CHECK(fake_driver().calls == expected);
 }
 

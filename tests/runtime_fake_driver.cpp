@@ -11,10 +11,17 @@ namespace jfa::test {
 namespace {
 
 // Addresses that stand for the kernels.
-constexpr const char* kEntries[] = {"jfa_prepare",           "jfa_forward",        "jfa_merge",
-                                    "jfa_prepare_backward",  "jfa_delta",          "jfa_backward_keys",
-                                    "jfa_backward_queries",  "jfa_sum_query_grad", "jfa_prepare_broadcast",
-                                    "jfa_backward_broadcast"};
+constexpr const char* kEntries[] = {"jfa_prepare",
+                                    "jfa_forward",
+                                    "jfa_merge",
+                                    "jfa_prepare_backward",
+                                    "jfa_delta",
+                                    "jfa_backward_keys",
+                                    "jfa_backward_queries",
+                                    "jfa_sum_query_grad",
+                                    "jfa_prepare_broadcast",
+                                    "jfa_backward_broadcast",
+                                    "jfa_backward_short"};
 int entry_tags[std::size(kEntries)];
 int context_tags[4];
 int library_tag, pool_tag;
@@ -114,6 +121,7 @@ CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void**
   if (launch.entry == "jfa_sum_query_grad") copy(launch.sum);
   if (launch.entry == "jfa_prepare_broadcast") copy(launch.broadcast_prepare);
   if (launch.entry == "jfa_backward_broadcast") copy(launch.broadcast, 6);
+  if (launch.entry == "jfa_backward_short") copy(launch.short_keys, 8);
   fake.launches.push_back(launch);
   return CUDA_SUCCESS;
 }

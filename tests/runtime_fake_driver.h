@@ -34,6 +34,7 @@ struct FakeLaunch {
   kernel::SumArguments sum{};                             // of jfa_sum_query_grad
   kernel::BroadcastPrepareArguments broadcast_prepare{};  // of jfa_prepare_broadcast
   kernel::BroadcastArguments broadcast{};                 // of jfa_backward_broadcast
+  kernel::ShortArguments short_keys{};                    // of jfa_backward_short
   std::vector<std::uint64_t> map_ids;                     // which encodings an entry's maps are
 };
 

@@ -25,10 +25,10 @@ struct Pipeline {
   u64 gradients_full[kStationaryStages];  // of keys and values, staged in the place of the stationary pair
 };
 
-// gradient_consumers: roles beside this file's that take items. tile_releases: arrivals that give streamed
-// tiles back. gradient_arrivals: arrivals that make staged gradients complete.
-__device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers, u32 tile_releases,
-                                     u32 gradient_arrivals) {
+// gradient_consumers: roles beside this file's that take items. streamed_releases, output_releases: arrivals
+// that give tiles back. gradient_arrivals: arrivals that make staged gradients complete.
+__device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers, u32 streamed_releases,
+                                     u32 output_releases, u32 gradient_arrivals) {
   constexpr u32 kOwnConsumers = 3;  // load, load_stats, store
   init_item_queue(pipeline.queue, kOwnConsumers + gradient_consumers);
   for (int i = 0; i < kStationaryStages; ++i) {
@@ -38,10 +38,10 @@ __device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers,
   }
   for (int i = 0; i < kStages; ++i) {
     mbarrier_init(&pipeline.streamed_full[i], 1 + 32);
-    mbarrier_init(&pipeline.streamed_empty[i], tile_releases);
+    mbarrier_init(&pipeline.streamed_empty[i], streamed_releases);
   }
   mbarrier_init(&pipeline.output_full[0], 1);
-  mbarrier_init(&pipeline.output_empty[0], tile_releases);
+  mbarrier_init(&pipeline.output_empty[0], output_releases);
   mbarrier_init(&pipeline.query_grad_full[0], gradient_arrivals);
   mbarrier_init(&pipeline.query_grad_empty[0], 1);
 }

@@ -14,113 +14,11 @@ struct Control {
   alignas(16) QueryStats stats[kOutputGradRows];
 };
 
-// A chunk whose scores have been issued and whose other products have not been.
-struct PendingChunk {
-  bool any = false;
-  int chunk = 0;
-  u32 queries = 0, output_grads = 0;  // of the chunk
-  u32 keys = 0;
-  bool starts_part = false;          // its products start the query gradient
-  u64* output_grad_empty = nullptr;  // to signal when its products are done; null: not yet
-  u64* query_empty = nullptr;
-};
-
-// The issuing thread: scores one chunk ahead of the products, across tiles, runs and parts.
-template <int kRows>
-class Products {
- public:
-  __device__ inline Products(const Shared<Control>& shared, TensorMemory memory)
-      : shared_(shared), barriers_(shared.control->barriers), memory_(memory) {}
-
-  __device__ inline void scores(const PendingChunk& next, u32 keys, u32 values) {
-    scores_read_.wait_outstanding();
-    tcgen05_fence_after_thread_sync();
-    fused::multiply_scores<kRows>(memory_ + kScoreColumn, keys, next.queries);
-    if (pending_.any) multiply_keys();
-    // Their operand lies where the score gradients go.
-    if (value_product_done_.outstanding) {
-      value_product_done_.wait();
-      tcgen05_fence_after_thread_sync();
-    }
-    fused::multiply_scores<kRows>(memory_ + kScoreGradColumn, values, next.output_grads);
-    tcgen05_commit(&barriers_.scores_full);
-    scores_read_.begin();
-    if (pending_.any) finish();
-    pending_ = next;
-    pending_.any = true;
-  }
-
-  // Whoever waits for something that may hang on what is pending calls this first.
-  __device__ inline void flush() {
-    if (!pending_.any) return;
-    multiply_keys();
-    finish();
-  }
-
-  // Signals once nothing that has been begun reads the tile any more.
-  __device__ inline void release_output_grad(u64* empty) { release(pending_.output_grad_empty, empty); }
-  __device__ inline void release_query(u64* empty) { release(pending_.query_empty, empty); }
-
-  __device__ inline void end() {
-    flush();
-    value_product_done_.wait_outstanding();  // the CTA may not exit before it is signalled
-  }
-
- private:
-  static constexpr int kChunks = kRows / kStreamedRows;
-
-  __device__ inline void release(u64*& of_pending, u64* empty) {
-    if (pending_.any) {
-      of_pending = empty;
-    } else {
-      tcgen05_commit(empty);
-    }
-  }
-
-  __device__ inline void multiply_keys() {
-    const bool first = pending_.chunk == 0;
-    operands_full_.wait();
-    if (first) tile_read_.wait_outstanding();
-    tcgen05_fence_after_thread_sync();
-    fused::multiply_value_grad<kRows>(memory_, pending_.output_grads, !first);
-    tcgen05_commit(&barriers_.value_product_done);
-    value_product_done_.begin();
-    fused::multiply_key_grad<kRows>(memory_, shared_.score_grad + pending_.chunk * fused::kChunkBytes,
-                                    pending_.queries, !first);
-  }
-
-  __device__ inline void finish() {
-    if (pending_.chunk == kChunks - 1) {
-      if (pending_.starts_part) {
-        query_grad_read_.wait_outstanding();
-        tcgen05_fence_after_thread_sync();
-        query_grad_read_.begin();
-      }
-      fused::multiply_query_grad(memory_, shared_.score_grad, pending_.keys, !pending_.starts_part);
-      tcgen05_commit(&barriers_.tile_done);
-      tile_read_.begin();
-    }
-    if (pending_.output_grad_empty != nullptr) tcgen05_commit(pending_.output_grad_empty);
-    if (pending_.query_empty != nullptr) tcgen05_commit(pending_.query_empty);
-    pending_.any = false;
-  }
-
-  const Shared<Control>& shared_;
-  fused::Barriers& barriers_;
-  const TensorMemory memory_;
-  PendingChunk pending_;
-  fused::Waits scores_read_{&barriers_.scores_read};
-  fused::Waits operands_full_{&barriers_.operands_full};
-  fused::Waits value_product_done_{&barriers_.value_product_done};
-  fused::Waits tile_read_{&barriers_.tile_read};
-  fused::Waits query_grad_read_{&barriers_.query_grad_read};
-};
-
 template <int kRows>
 __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory,
                                 const BroadcastArguments& arguments) {
   Pipeline& pipeline = shared.control->pipeline;
-  Products<kRows> products(shared, memory);
+  fused::Products<kRows, kTileRows> products(shared.control->barriers, memory, false);
   Ring<kItemStages> items;
   Ring<1> queries;
   Ring<kOutputGradStages<kRows>> output_grads;
@@ -137,29 +35,32 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
     }
     if (has_output_grad(run)) output_grads.wait_full(pipeline.output_grad_full);
     for (int first = 0; first < run.rows; first += kTileRows, pairs.advance()) {
-      if (!tile_is_seen(run, first, arguments.query_rows)) {
-        products.flush();
-        continue;
-      }
-      pairs.wait_full(pipeline.pair_full);
+      const bool seen = tile_is_seen(run, first, arguments.query_rows);
+      if (!seen) products.flush();
+      pairs.wait_full(pipeline.pair_full);  // if only because no phase may be left out
+      if (!seen) continue;
       for (int chunk = 0; chunk < kRows / kStreamedRows; ++chunk) {
         const u32 rows = box_bytes(chunk * kStreamedRows);
-        PendingChunk next;
-        next.chunk = chunk;
+        fused::Chunk next;
+        next.keys = shared.pair_tile(pairs.slot, 0);
+        next.values = shared.pair_tile(pairs.slot, 1);
         next.queries = shared.query + rows;
         next.output_grads = shared.template output_grad_tile<kRows>(output_grads.slot) + rows;
-        next.keys = shared.pair_tile(pairs.slot, 0);
-        next.starts_part = starts_part;
-        products.scores(next, next.keys, shared.pair_tile(pairs.slot, 1));
+        next.score_grads = shared.score_grad + chunk * fused::kChunkBytes;
+        next.starts_keys = chunk == 0;
+        next.ends_queries = chunk == kRows / kStreamedRows - 1;
+        next.starts_queries = starts_part;
+        next.tile_score_grads = shared.score_grad;
+        products.scores(next);
       }
       starts_part = false;
     }
     if (has_output_grad(run)) {
-      products.release_output_grad(&pipeline.output_grad_empty[output_grads.slot]);
+      products.release(0, &pipeline.output_grad_empty[output_grads.slot]);
       output_grads.advance();
     }
     if (run.last) {
-      products.release_query(&pipeline.query_empty[0]);
+      products.release(1, &pipeline.query_empty[0]);
       queries.advance();
     }
   }
@@ -178,7 +79,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
   Ring<1> queries;
   Ring<kOutputGradStages<kRows>> output_grads;
   fused::Waits scores_full{&barriers.scores_full};
-  fused::Waits tile_done{&barriers.tile_done};
+  fused::Waits products_done{&barriers.products_done};
   for (;;) {
     const Item<KeyRun> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
@@ -207,10 +108,10 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
               if (++position == arguments.slot_rows) position = 0;
             },
             [&] {
-              if (chunk == 0) tile_done.wait_outstanding();
+              if (chunk == 0) products_done.wait_outstanding();
             });
       }
-      tile_done.begin();
+      products_done.begin();
     }
     __syncwarp();  // all lanes are done with the statistics
     if (has_output_grad(run)) {
@@ -235,7 +136,7 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
   const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
   Ring<kItemStages> items;
   Ring<kPairStages> pairs;
-  fused::Waits tile_done{&barriers.tile_done};
+  fused::Waits products_done{&barriers.products_done};
   bool empty = true;  // the part has no product yet
   for (;;) {
     const Item<KeyRun> item = take_item_by_warp(pipeline.queue, items);
@@ -245,7 +146,7 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
       const bool seen = tile_is_seen(run, first, arguments.query_rows);
       pairs.wait_full(pipeline.pair_full);
       if (seen) {
-        tile_done.wait();
+        products_done.wait();
         tcgen05_fence_after_thread_sync();
       }
       stage_row(shared.pair_tile(pairs.slot, 1), lane_memory + fused::kValueGradColumn, row, 1.0f, !seen);

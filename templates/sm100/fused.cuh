@@ -21,8 +21,8 @@ struct Barriers {
   u64 scores_read;         // they have been read
   u64 operands_full;       // probabilities and rounded score gradients are in place
   u64 value_product_done;  // probabilities have been multiplied
-  u64 tile_done;           // so has everything else of a tile of keys
-  u64 tile_read;           // the gradients of keys and values have left tensor memory
+  u64 products_done;       // so has everything else, up to the query gradient
+  u64 tile_read;           // the gradients of a tile of keys and values have left tensor memory
   u64 query_grad_read;     // so has the query's
 };
 
@@ -31,7 +31,7 @@ __device__ inline void init_barriers(Barriers& barriers) {
   mbarrier_init(&barriers.scores_read, kGradientThreads);
   mbarrier_init(&barriers.operands_full, kGradientThreads);
   mbarrier_init(&barriers.value_product_done, 1);
-  mbarrier_init(&barriers.tile_done, 1);
+  mbarrier_init(&barriers.products_done, 1);
   mbarrier_init(&barriers.tile_read, kGradientThreads);
   mbarrier_init(&barriers.query_grad_read, kGradientThreads);
 }
@@ -84,14 +84,118 @@ __device__ inline void multiply_key_grad(TensorMemory memory, u32 score_grads, u
   }
 }
 
-// The chunks of a whole tile of queries at once.
+// Of the kRows queries of a whole tile at once.
+template <int kRows>
 __device__ inline void multiply_query_grad(TensorMemory memory, u32 score_grads, u32 keys, bool accumulate) {
-  const u32 instruction = instruction_descriptor(config::kPaddedDim, true, true);
+  const u32 instruction = instruction_descriptor(config::kPaddedDim, true, true, kRows);
   for (int k = 0; k < kTileRows / 16; ++k) {
     tcgen05_mma_ss(memory + kQueryGradColumn, descriptor_n_major<kTileRows>(score_grads, k),
                    descriptor_n_major<kTileRows>(keys, k), instruction, accumulate || k > 0);
   }
 }
+
+// A chunk of queries and a tile of keys.
+struct Chunk {
+  u32 keys = 0, values = 0;           // shared addresses of the tiles
+  u32 queries = 0, output_grads = 0;  // of the chunk's first rows
+  u32 score_grads = 0;                // of the rounded score gradients
+  bool starts_keys = false;           // its products start the gradients of keys and values
+  bool ends_queries = false;    // the last chunk of a tile of queries: the query gradient's product follows
+  bool starts_queries = false;  // which starts that gradient
+  u32 tile_score_grads = 0;     // of all the tile's chunks
+  u64* empty[2] = {nullptr, nullptr};  // signalled when all its products are done
+};
+
+// The issuing thread: scores one chunk ahead of the products. kRows: of the tiles that hold the chunks;
+// kQueryGradRows: of the query gradient.
+template <int kRows, int kQueryGradRows>
+class Products {
+ public:
+  // query_grad_awaited: the first query gradient must wait for query_grad_read too.
+  __device__ inline Products(Barriers& barriers, TensorMemory memory, bool query_grad_awaited)
+      : barriers_(barriers), memory_(memory) {
+    if (query_grad_awaited) query_grad_read_.begin();
+  }
+
+  __device__ inline void scores(const Chunk& next) {
+    scores_read_.wait_outstanding();
+    tcgen05_fence_after_thread_sync();
+    multiply_scores<kRows>(memory_ + kScoreColumn, next.keys, next.queries);
+    if (any_pending_) multiply_keys();
+    // Their operand lies where the score gradients go.
+    if (value_product_done_.outstanding) {
+      value_product_done_.wait();
+      tcgen05_fence_after_thread_sync();
+    }
+    multiply_scores<kRows>(memory_ + kScoreGradColumn, next.values, next.output_grads);
+    tcgen05_commit(&barriers_.scores_full);
+    scores_read_.begin();
+    if (any_pending_) finish();
+    pending_ = next;
+    any_pending_ = true;
+  }
+
+  // Whoever waits for something that may hang on what is pending calls this first.
+  __device__ inline void flush() {
+    if (!any_pending_) return;
+    multiply_keys();
+    finish();
+  }
+
+  // Signals once nothing that has been begun is to be done any more.
+  __device__ inline void release(int which, u64* empty) {
+    if (any_pending_) {
+      pending_.empty[which] = empty;
+    } else {
+      tcgen05_commit(empty);
+    }
+  }
+
+  __device__ inline void end() {
+    flush();
+    value_product_done_.wait_outstanding();  // the CTA may not exit before it is signalled
+  }
+
+ private:
+  __device__ inline void multiply_keys() {
+    operands_full_.wait();
+    if (pending_.starts_keys) {
+      tile_read_.wait_outstanding();
+      tile_read_.begin();
+    }
+    tcgen05_fence_after_thread_sync();
+    multiply_value_grad<kRows>(memory_, pending_.output_grads, !pending_.starts_keys);
+    tcgen05_commit(&barriers_.value_product_done);
+    value_product_done_.begin();
+    multiply_key_grad<kRows>(memory_, pending_.score_grads, pending_.queries, !pending_.starts_keys);
+  }
+
+  __device__ inline void finish() {
+    if (pending_.ends_queries) {
+      if (pending_.starts_queries) {
+        query_grad_read_.wait_outstanding();
+        query_grad_read_.begin();
+        tcgen05_fence_after_thread_sync();
+      }
+      multiply_query_grad<kQueryGradRows>(memory_, pending_.tile_score_grads, pending_.keys,
+                                          !pending_.starts_queries);
+      tcgen05_commit(&barriers_.products_done);
+    }
+    for (u64* empty : pending_.empty)
+      if (empty != nullptr) tcgen05_commit(empty);
+    any_pending_ = false;
+  }
+
+  Barriers& barriers_;
+  const TensorMemory memory_;
+  Chunk pending_;  // its scores have been issued, its other products have not
+  bool any_pending_ = false;
+  Waits scores_read_{&barriers_.scores_read};
+  Waits operands_full_{&barriers_.operands_full};
+  Waits value_product_done_{&barriers_.value_product_done};
+  Waits tile_read_{&barriers_.tile_read};
+  Waits query_grad_read_{&barriers_.query_grad_read};
+};
 
 // ---- Operands, by one thread a key.
 

@@ -15,23 +15,27 @@ __device__ inline void load_row(float (&values)[16], TensorMemory row, float fac
   for (float& value : values) value *= factor;
 }
 
-// The rounded row to its place in a swizzled tile of 128 rows.
-__device__ inline void stage_row(u32 tile, TensorMemory memory, u32 row, float factor, bool empty) {
+// The rounded row to its place in a swizzled tile of kRows rows. All lanes load, as tensor memory wants;
+// those with a row store.
+template <int kRows = kTileRows>
+__device__ inline void stage_row(u32 tile, TensorMemory memory, u32 row, float factor, bool empty,
+                                 bool store = true) {
 #pragma unroll 1
   for (int column = 0; column < config::kPaddedDim; column += 16) {
     float values[16];
     load_row(values, memory + column, factor, empty);
+    if (!store) continue;
     u32 packed[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) packed[i] = cvt_rn_x2(values[2 * i], values[2 * i + 1]);
-    const u32 box = tile + column / config::kBoxDim * box_bytes(kTileRows);
+    const u32 box = tile + column / config::kBoxDim * box_bytes(kRows);
     const u32 chunk = column % config::kBoxDim / 8;
     st_shared_v4(box + swizzled_offset(row, chunk), packed[0], packed[1], packed[2], packed[3]);
     st_shared_v4(box + swizzled_offset(row, chunk + 1), packed[4], packed[5], packed[6], packed[7]);
   }
 }
 
-// The row in fp32 to global memory. All lanes load, as tensor memory wants; those with a row store.
+// The row in fp32 to global memory.
 __device__ inline void store_row(float* destination, TensorMemory memory, float factor, bool empty,
                                  bool store) {
 #pragma unroll 1

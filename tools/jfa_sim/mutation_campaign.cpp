@@ -112,8 +112,10 @@ class Campaign {
       const Mutant& mutant = result_.mutations.mutants[result.mutant];
       const std::string ptx =
           simulator::replace_statement(ptx_, result_.mutations.sites[mutant.site], mutant.replacement);
-      for (std::size_t s = 0; s < result_.schedules.size(); ++s)
+      for (std::size_t s = 0; s < result_.schedules.size(); ++s) {
         result.outcomes[s] = judge(simulator::replay(ptx, recording_, result_.schedules[s], options_.source));
+        if (options_.first_death && result.outcomes[s].killed()) break;
+      }
       const std::size_t finished = ++done;
       if (options_.progress) options_.progress(finished, result_.results.size());
     });

@@ -35,9 +35,10 @@ struct MutantResult {
 
 struct CampaignOptions {
   std::vector<simulator::RunOptions> schedules;
-  std::size_t sample = 0;  // mutants of each operation and change, spread over the kernel; 0: all
-  int jobs = 1;            // threads
-  std::string source;      // see simulator::Module::load
+  std::size_t sample = 0;    // mutants of each operation and change, spread over the kernel; 0: all
+  bool first_death = false;  // a mutant runs on no further schedule once it has been killed
+  int jobs = 1;              // threads
+  std::string source;        // see simulator::Module::load
   std::function<void(std::size_t done, std::size_t total)> progress;  // called from any thread
 };
 

@@ -1,0 +1,232 @@
+// All gradients in one pass for compute capability 10.x, of sequences whose keys fit one tile of 128: it
+// stays, their queries stream past, 64 at a time.
+//
+//   warp 0  one thread loads tiles           warps 4-7   one thread a key: operands from scores
+//   warp 1  one thread draws items           warps 8-11  one thread a row: gradients out of tensor memory
+//   warp 2  LSE and delta of the queries     warp 12     one thread issues the products
+//   warp 3  one thread stores gradients
+//
+// The query gradient's product has 64 rows, of which every warp's lower 16 lanes of tensor memory hold 16.
+namespace jfa::kernel::short_keys {
+
+constexpr int kRowsPerWarp = kStreamedRows / kGradientWarps;
+
+struct Control {
+  Pipeline pipeline;
+  fused::Barriers barriers;
+  u32 tensor_memory;
+  alignas(16) QueryStats stats[kStages][kStreamedRows];
+};
+
+__device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory) {
+  Pipeline& pipeline = shared.control->pipeline;
+  fused::Products<kStreamedRows, kStreamedRows> products(shared.control->barriers, memory, true);
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  Ring<kStages> streamed;
+  for (;;) {
+    const Item<KeyTile> item = take_item(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+    // The queue holds a few items, and the threads that wait for what is pending help to empty it.
+    if (tile.query_count == 0 || tile.rows == 0) products.flush();
+    stationary.wait_full(pipeline.stationary_full);
+    bool first_product = true;
+    for (int g = 0; g < config::kGroups; ++g) {
+      for (int first = 0; first < tile.query_count; first += kStreamedRows, streamed.advance()) {
+        u64* empty = &pipeline.streamed_empty[streamed.slot];
+        if (!sees_keys(tile, first)) {
+          products.flush();
+          streamed.wait_full(pipeline.streamed_full);
+          mbarrier_arrive(empty);
+          continue;
+        }
+        streamed.wait_full(pipeline.streamed_full);
+        fused::Chunk next;
+        next.keys = shared.stationary_tile(stationary.slot, 0);
+        next.values = shared.stationary_tile(stationary.slot, 1);
+        next.queries = shared.streamed_tile(streamed.slot, 0);
+        next.output_grads = shared.streamed_tile(streamed.slot, 1);
+        next.score_grads = next.tile_score_grads = shared.score_grad;
+        next.starts_keys = first_product;
+        next.ends_queries = next.starts_queries = true;
+        next.empty[0] = empty;
+        products.scores(next);
+        first_product = false;
+      }
+    }
+    stationary.advance();
+  }
+  products.end();
+}
+
+// Delta of all queries of a streamed tile, by all threads of attend().
+__device__ inline void complete_stats(QueryStats* stats, u32 output, u32 output_grad) {
+  constexpr int kRowsAtOnce = kGradientThreads / 4;
+  for (int first = 0; first < kStreamedRows; first += kRowsAtOnce)
+    add_delta(stats, output, output_grad, first + threadIdx.x % kGradientThreads / 4);
+  bar_sync(kGradientBarrier, kGradientThreads);
+}
+
+// Scores become probabilities and score gradients, one thread a key.
+__device__ inline void attend(const Shared<Control>& shared, TensorMemory memory,
+                              const ShortArguments& arguments) {
+  Pipeline& pipeline = shared.control->pipeline;
+  fused::Barriers& barriers = shared.control->barriers;
+  const int row = threadIdx.x % kGradientThreads;
+  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  Ring<kItemStages> items;
+  Ring<kStages> streamed;
+  Ring<1> outputs, query_grads;
+  fused::Waits scores_full{&barriers.scores_full};
+  for (;;) {
+    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+    const Interval seen = row < tile.rows ? visible(row, tile.query_count) : Interval{0, 0};
+#pragma unroll 1
+    for (int g = 0; g < config::kGroups; ++g) {
+      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+        streamed.wait_full(pipeline.streamed_full);
+        if (sees_keys(tile, first)) {
+          QueryStats* stats = shared.control->stats[streamed.slot];
+          outputs.wait_full(pipeline.output_full);
+          complete_stats(stats, shared.output, shared.streamed_tile(streamed.slot, 1));
+          release(pipeline.output_empty, outputs.slot);
+          outputs.advance();
+          const int end = min(first + kStreamedRows, tile.query_count);
+          const bool masked = __any_sync(0xffffffff, seen.begin > first || seen.end < end);
+          fused::score_operands(
+              barriers, scores_full, lane_memory, shared.score_grad, row,
+              [&](int column, float score, float grad, float& p, float& g) {
+                const QueryStats query = stats[column];
+                p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
+                g = p * (grad - query.delta);
+                if (masked && (first + column < seen.begin || first + column >= seen.end)) p = g = 0.0f;
+              },
+              [&] { query_grads.wait_empty(pipeline.query_grad_empty); });
+        } else {
+          query_grads.wait_empty(pipeline.query_grad_empty);  // no phase may be left out
+        }
+        query_grads.advance();
+        __syncwarp();  // all lanes are done with the statistics
+        release(pipeline.streamed_empty, streamed.slot);
+        streamed.advance();
+      }
+    }
+  }
+}
+
+// The lanes that no product writes are read with the others.
+__device__ inline void clear_query_grad(fused::Barriers& barriers, TensorMemory lane_memory) {
+  const u32 zeros[16] = {};
+#pragma unroll 1
+  for (int column = 0; column < config::kPaddedDim; column += 16)
+    tcgen05_st_x16(lane_memory + fused::kQueryGradColumn + column, zeros);
+  tcgen05_wait_st();
+  tcgen05_fence_before_thread_sync();
+  mbarrier_arrive(&barriers.query_grad_read);
+}
+
+// Gradients leave tensor memory: the query's through the place of the score gradients it was made of, those
+// of keys and values through the place of keys and values.
+__device__ inline void unload(const Shared<Control>& shared, TensorMemory memory,
+                              const ShortArguments& arguments) {
+  Pipeline& pipeline = shared.control->pipeline;
+  fused::Barriers& barriers = shared.control->barriers;
+  const int row = threadIdx.x % kGradientThreads;
+  const int lane = row % 32;
+  const int query = row / 32 * kRowsPerWarp + lane;  // if the lane has one
+  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  Ring<kItemStages> items;
+  Ring<kStationaryStages> stationary;
+  Ring<1> query_grads;
+  fused::Waits products_done{&barriers.products_done};
+  clear_query_grad(barriers, lane_memory);
+  for (;;) {
+    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+    bool empty = true;  // no product for this tile of keys yet
+#pragma unroll 1
+    for (int g = 0; g < config::kGroups; ++g) {
+      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+        const bool seen = sees_keys(tile, first);
+        query_grads.wait_empty(pipeline.query_grad_empty);
+        if (seen) {
+          products_done.wait();
+          tcgen05_fence_after_thread_sync();
+          empty = false;
+        }
+        stage_row<kStreamedRows>(shared.score_grad, lane_memory + fused::kQueryGradColumn, query,
+                                 arguments.scale, !seen, lane < kRowsPerWarp);
+        if (seen) {
+          tcgen05_fence_before_thread_sync();
+          mbarrier_arrive(&barriers.query_grad_read);
+        }
+        fence_proxy_async_shared();
+        mbarrier_arrive(&pipeline.query_grad_full[query_grads.slot]);
+        query_grads.advance();
+      }
+    }
+    stationary.wait_full(pipeline.stationary_full);
+    stage_row(shared.stationary_tile(stationary.slot, 0), lane_memory + fused::kKeyGradColumn, row,
+              arguments.scale, empty);
+    stage_row(shared.stationary_tile(stationary.slot, 1), lane_memory + fused::kValueGradColumn, row, 1.0f,
+              empty);
+    if (!empty) {
+      tcgen05_fence_before_thread_sync();
+      mbarrier_arrive(&barriers.tile_read);
+    }
+    fence_proxy_async_shared();
+    mbarrier_arrive(&pipeline.gradients_full[stationary.slot]);
+    stationary.advance();
+  }
+}
+
+}  // namespace jfa::kernel::short_keys
+
+extern "C" __global__ void __launch_bounds__(416, 1)
+    jfa_backward_short(const __grid_constant__ jfa::kernel::TensorMap query,
+                       const __grid_constant__ jfa::kernel::TensorMap key,
+                       const __grid_constant__ jfa::kernel::TensorMap value,
+                       const __grid_constant__ jfa::kernel::TensorMap output,
+                       const __grid_constant__ jfa::kernel::TensorMap output_grad,
+                       const __grid_constant__ jfa::kernel::TensorMap query_grad,
+                       const __grid_constant__ jfa::kernel::TensorMap key_grad,
+                       const __grid_constant__ jfa::kernel::TensorMap value_grad,
+                       const __grid_constant__ jfa::kernel::ShortArguments arguments) {
+  using namespace jfa::kernel;
+  using namespace jfa::kernel::short_keys;
+  constexpr u32 kOtherItemConsumers = 1 + 2 * kGradientWarps;
+  extern __shared__ unsigned char shared_bytes[];
+  const short_keys::Shared<short_keys::Control> shared = short_keys::carve<short_keys::Control>(shared_bytes);
+  short_keys::Control& control = *shared.control;
+  run_roles(
+      &control.tensor_memory,
+      [&] {
+        short_keys::init_pipeline(control.pipeline, kOtherItemConsumers, 1 + kGradientWarps, kGradientWarps,
+                                  kGradientThreads);
+        fused::init_barriers(control.barriers);
+      },
+      [&](int warp, TensorMemory memory) {
+        if (warp == 0) {
+          if (elect_sync()) short_keys::load(shared, &query, &key, &value, &output, &output_grad);
+        } else if (warp == 1) {
+          if (elect_sync()) {
+            draw_items(control.pipeline.queue, arguments.tiles, arguments.header->short_tile_count,
+                       arguments.query_heads / config::kGroups, &arguments.header->next_short_item);
+          }
+        } else if (warp == 2) {
+          load_stats(shared, arguments);
+        } else if (warp == 3) {
+          if (elect_sync()) short_keys::store(shared, &query_grad, &key_grad, &value_grad);
+        } else if (warp < 8) {
+          short_keys::attend(shared, memory, arguments);
+        } else if (warp < 12) {
+          short_keys::unload(shared, memory, arguments);
+        } else {
+          if (elect_sync()) short_keys::multiply(shared, memory);
+        }
+      });
+}
