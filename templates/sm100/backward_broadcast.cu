@@ -7,6 +7,9 @@
 //   warp 3  one thread stores the gradients of keys and values
 namespace jfa::kernel::broadcast {
 
+// Rounded score gradients of one chunk.
+constexpr u32 kChunkBytes = kStreamedRows / config::kBoxDim * box_bytes(kTileRows);
+
 struct Control {
   Pipeline pipeline;
   fused::Barriers barriers;
@@ -46,7 +49,7 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
         next.values = shared.pair_tile(pairs.slot, 1);
         next.queries = shared.query + rows;
         next.output_grads = shared.template output_grad_tile<kRows>(output_grads.slot) + rows;
-        next.score_grads = shared.score_grad + chunk * fused::kChunkBytes;
+        next.score_grads = shared.score_grad + chunk * kChunkBytes;
         next.starts_keys = chunk == 0;
         next.ends_queries = chunk == kRows / kStreamedRows - 1;
         next.starts_queries = starts_part;
@@ -98,7 +101,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
         const QueryStats* stats = shared.control->stats + output_grads.slot * kRows + first_slot;
         int position = first_slot % arguments.slot_rows;  // of a column's query in its sequence
         fused::score_operands(
-            barriers, scores_full, lane_memory, shared.score_grad + chunk * fused::kChunkBytes, row,
+            barriers, scores_full, lane_memory, shared.score_grad + chunk * kChunkBytes, row,
             [&](int column, float score, float grad, float& p, float& g) {
               const QueryStats query = stats[column];
               p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
@@ -178,8 +181,8 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
 // The query gradient's product has 128 rows: those that a smaller tile lacks are zeros.
 template <int kRows>
 __device__ inline void clear_spare_score_grads(u32 score_grad) {
-  constexpr int kEnd = kTileRows / kStreamedRows * fused::kChunkBytes;
-  for (int byte = kRows / kStreamedRows * fused::kChunkBytes + threadIdx.x * 16; byte < kEnd;
+  constexpr int kEnd = kTileRows / kStreamedRows * kChunkBytes;
+  for (int byte = kRows / kStreamedRows * kChunkBytes + threadIdx.x * 16; byte < kEnd;
        byte += blockDim.x * 16)
     st_shared_v4(score_grad + byte, 0, 0, 0, 0);
 }

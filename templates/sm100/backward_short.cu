@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(416, 1)
           if (elect_sync()) short_keys::load(shared, &query, &key, &value, &output, &output_grad);
         } else if (warp == 1) {
           if (elect_sync()) {
-            draw_items(control.pipeline.queue, arguments.tiles, arguments.header->short_tile_count,
+            draw_items(control.pipeline.queue, arguments.tiles, &arguments.header->short_tile_count,
                        arguments.query_heads / config::kGroups, &arguments.header->next_short_item);
           }
         } else if (warp == 2) {

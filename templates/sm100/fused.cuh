@@ -13,9 +13,6 @@ constexpr u32 kKeyGradColumn = 128;
 constexpr u32 kValueGradColumn = 256;
 constexpr u32 kQueryGradColumn = 384;
 
-constexpr int kBoxesPerChunk = kStreamedRows / config::kBoxDim;
-constexpr u32 kChunkBytes = kBoxesPerChunk * box_bytes(kTileRows);  // rounded score gradients of one chunk
-
 struct Barriers {
   u64 scores_full;         // scores and their gradients are in tensor memory
   u64 scores_read;         // they have been read
