@@ -196,5 +196,6 @@ void register_tcgen05(InstructionTable& table);
 void register_wgmma(InstructionTable& table);        // wgmma.*, setmaxnreg
 void register_warp_matrix(InstructionTable& table);  // ldmatrix, stmatrix, movmatrix
 void register_mma_sync(InstructionTable& table);
+void register_cluster_launch(InstructionTable& table);
 
 }  // namespace jfa::simulator

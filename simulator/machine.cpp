@@ -54,6 +54,8 @@ std::uint64_t Machine::post(std::unique_ptr<AsyncOperation> operation) {
   return scheduler_->post(std::move(operation));
 }
 
+std::optional<Dim3> Machine::cancel_next_cluster() { return scheduler_->cancel_next_cluster(); }
+
 std::uint32_t Machine::choose(std::uint32_t count) { return scheduler_->choose(count); }
 
 SharedPlace Machine::shared_place(const Cta& cta, std::uint32_t address, const ProgramPoint& point) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -299,6 +300,8 @@ class Machine : public Extensible<Machine> {
   /// Hands an operation to the scheduler; see AsyncOperation. Never runs a step before the posting
   /// instruction has ended. Returns its serial number.
   std::uint64_t post(std::unique_ptr<AsyncOperation> operation);
+  /// Takes the next cluster that has not started off the grid: the index of its first CTA. None if all have.
+  std::optional<Dim3> cancel_next_cluster();
 
   // --- Choices that the schedule may make inside an instruction; logged by the seed alone.
   Schedule schedule() const { return config_.options.schedule; }

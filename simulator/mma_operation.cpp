@@ -29,6 +29,9 @@ class MmaOperation : public AsyncOperation {
   MmaOperation(ProgramPoint issue, std::uint64_t queue, std::shared_ptr<TensorTicket> ticket)
       : AsyncOperation(issue, queue), ticket_(std::move(ticket)) {}
 
+  bool ready() const override {
+    return std::all_of(copies.begin(), copies.end(), [](const auto& copy) { return copy->done; });
+  }
   bool advance(Machine& machine) override;
   std::string describe() const override {
     return fmt::format("{} M={} N={} into tensor memory {:#010x}", kWhat, instruction.m, instruction.n,
@@ -40,6 +43,7 @@ class MmaOperation : public AsyncOperation {
   TensorAddress d;
   SharedOperand a, b;  // per CTA; a is unused if it lies in tensor memory
   std::vector<Cta*> ctas;
+  std::vector<std::shared_ptr<TensorTicket>> copies;  // by the thread before, not complete at issue
 
  private:
   void read_operands(MmaScratch& scratch) const;
@@ -282,6 +286,8 @@ void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& po
   operation->a = a;
   operation->b = b;
   operation->ctas = std::move(ctas);
+  for (const auto& earlier : own.tickets(warp.thread(point.lane)))
+    if (earlier->copy && !earlier->done) operation->copies.push_back(earlier);
   own.tickets(warp.thread(point.lane)).push_back(std::move(ticket));
   cta.machine().post(std::move(operation));
 }

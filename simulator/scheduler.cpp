@@ -92,6 +92,21 @@ void Scheduler::launch_clusters() {
                      machine_.config().cluster.count(), machine_.sms().size(), capacity_per_sm_));
 }
 
+Dim3 Scheduler::cluster_id(std::uint64_t index) const {
+  const LaunchConfig& config = machine_.config();
+  const auto i = static_cast<std::uint32_t>(index);
+  const Dim3 clusters{config.grid.x / config.cluster.x, config.grid.y / config.cluster.y,
+                      config.grid.z / config.cluster.z};
+  return {i % clusters.x, i / clusters.x % clusters.y, i / clusters.x / clusters.y};
+}
+
+std::optional<Dim3> Scheduler::cancel_next_cluster() {
+  if (next_cluster_ >= cluster_count_) return std::nullopt;
+  const Dim3 id = cluster_id(next_cluster_++);
+  const Dim3& size = machine_.config().cluster;
+  return Dim3{id.x * size.x, id.y * size.y, id.z * size.z};
+}
+
 bool Scheduler::launch_cluster(std::uint64_t index) {
   const LaunchConfig& config = machine_.config();
   const auto size = static_cast<int>(config.cluster.count());
@@ -111,10 +126,7 @@ bool Scheduler::launch_cluster(std::uint64_t index) {
     return false;
   }
   auto cluster = std::make_unique<Cluster>();
-  const auto i = static_cast<std::uint32_t>(index);
-  const Dim3 clusters{config.grid.x / config.cluster.x, config.grid.y / config.cluster.y,
-                      config.grid.z / config.cluster.z};
-  cluster->id = {i % clusters.x, i / clusters.x % clusters.y, i / clusters.x / clusters.y};
+  cluster->id = cluster_id(index);
   const std::size_t first = ctas_.size();
   for (int rank = 0; rank < size; ++rank) {
     const auto r = static_cast<std::uint32_t>(rank);

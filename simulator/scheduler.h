@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ class Scheduler {
   std::uint64_t post(std::unique_ptr<AsyncOperation> operation);
   std::uint32_t choose(std::uint32_t count);
   void cta_exited(Cta& cta);
+  std::optional<Dim3> cancel_next_cluster();  // see Machine
 
  private:
   struct Strand {
@@ -32,6 +34,7 @@ class Scheduler {
   // Residency
   void launch_clusters();
   bool launch_cluster(std::uint64_t index);
+  Dim3 cluster_id(std::uint64_t index) const;
   void retire_clusters();
 
   // Warps

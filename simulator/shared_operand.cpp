@@ -20,7 +20,7 @@ void for_each_chunk(const SharedOperand& operand, std::uint32_t first_row, std::
   const std::uint32_t mn_step = k_major ? 1 : kChunkBytes / bytes;
   const std::uint32_t k_step = k_major ? kChunkBytes / bytes : 1;
   for (std::uint32_t mn = first_row; mn < first_row + row_count; mn += mn_step) {
-    for (std::uint32_t k = 0; k < kMmaStepBytes / bytes; k += k_step) {
+    for (std::uint32_t k = 0; k < operand.row_bytes / bytes; k += k_step) {
       function(chunk_address(operand.descriptor, operand.major, mn, k, bytes), mn, k);
     }
   }

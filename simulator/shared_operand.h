@@ -18,6 +18,8 @@ struct SharedOperand {
   MatrixMajor major = MatrixMajor::kK;
   std::uint32_t rows = 0;
   std::uint32_t bytes_per_element = 2;
+  std::uint32_t row_bytes =
+      kMmaStepBytes;  // less of a row is moved, but it is read to where a whole one would lie
 
   /// Throws kDescriptor if a K step runs over the end of its swizzled row: what lies there is not documented.
   void check_row(const char* name, const ProgramPoint& point) const;

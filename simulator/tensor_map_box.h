@@ -25,9 +25,11 @@ struct BoxRow {
 std::string check_box(const TensorMap& map, const BoxCoordinates& coordinates, uint32_t shared_address,
                       bool is_store);
 
-/// Calls visit(row) for every row of the box, dimension 1 fastest.
+/// Calls visit(row) for every row of the box, dimension 1 fastest. gathered: the positions of its rows along
+/// dimension 1, if they do not follow each other.
 template <class Visit>
-void for_each_box_row(const TensorMap& map, const BoxCoordinates& coordinates, Visit&& visit) {
+void for_each_box_row(const TensorMap& map, const BoxCoordinates& coordinates, Visit&& visit,
+                      const int32_t* gathered = nullptr) {
   const int64_t first = coordinates[0];
   const int64_t box = map.box[0];
   const int64_t dim = static_cast<int64_t>(map.dim[0]);
@@ -57,7 +59,7 @@ void for_each_box_row(const TensorMap& map, const BoxCoordinates& coordinates, V
         const bool inside_outer = inside(2, p2) && inside(3, p3) && inside(4, p4);
         const uint64_t outer = base + offset(2, p2) + offset(3, p3) + offset(4, p4);
         for (uint32_t i1 = 0; i1 < map.box_elements(1); ++i1) {
-          const int64_t p1 = start(1, i1);
+          const int64_t p1 = gathered != nullptr ? gathered[i1] : start(1, i1);
           row.global_address = outer + offset(1, p1);
           row.valid_bytes = inside_outer && inside(1, p1) ? inner_bytes : 0;
           visit(static_cast<const BoxRow&>(row));

@@ -50,6 +50,7 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
     if (!flight.region.overlaps(region)) continue;
     if (access == Access::kRead && flight.access == Access::kRead) continue;
     const bool same_accumulator = order != 0 && flight.accessor.order == order;
+    if (order != 0 && flight.accessor.order == kTensorCopyOrder) continue;
     if (access == Access::kWrite && flight.access == Access::kWrite && same_accumulator) continue;
     fail_at(
         ErrorKind::kInFlight, point,

@@ -20,13 +20,16 @@ struct TensorStrand {
   int warp = -1;                         ///< for reports
 };
 
+/// The TensorMemoryShadow::Order of every tcgen05.cp.
+inline constexpr std::uint64_t kTensorCopyOrder = 1;
+
 class TensorMemoryShadow : public FlightOwner {
  public:
   enum class Access : std::uint8_t { kRead, kWrite };
   using FlightOwner::FlightId;
 
   /// Accumulators of one shape at one address, by one cta_group: products into them run in the order of
-  /// issue. 0: none.
+  /// issue, and behind copies that were issued before (kTensorCopyOrder). 0: none.
   using Order = std::uint64_t;
 
   /// fences: whether accesses need tcgen05.fence in between; see RunOptions::tensor_fences.

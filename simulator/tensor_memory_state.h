@@ -33,9 +33,10 @@ class SmTensorMemory : public Extension {
 /// An asynchronous tcgen05 operation that commits wait for.
 struct TensorTicket {
   bool done = false;
+  bool copy = false;               // tcgen05.cp, which later products wait for
   std::vector<FlightRef> flights;  // end when a commit's mbarrier has been observed
   TensorMemoryShadow* shadow = nullptr;
-  TensorMemoryShadow::FlightId accumulator = 0;  // among flights: in flight as long as nobody has observed it
+  TensorMemoryShadow::FlightId accumulator = 0;  // what it writes, among flights: in flight until somebody has observed it
 };
 
 class CtaTensorMemory : public Extension {
@@ -59,6 +60,8 @@ class CtaTensorMemory : public Extension {
 
   /// Throws unless the kernel uses this one cta_group everywhere.
   void check_cta_group(int cta_group, const ProgramPoint& point);
+  /// The queue of this CTA's tcgen05.cp.
+  std::uint64_t copy_queue() const { return reinterpret_cast<std::uintptr_t>(&tickets_); }
   /// Completed rounds of collective cta_group::2 instructions, to meet the peer.
   std::uint64_t collective_rounds = 0;
 

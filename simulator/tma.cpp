@@ -68,7 +68,7 @@ class TensorLoad final : public AsyncOperation {
   void read(DeviceMemory& memory) {
     data_.assign(box_.map.box_bytes(), std::byte{0});
     std::byte* row_data = data_.data();
-    for_each_box_row(box_.map, box_.coordinates, [&](const BoxRow& row) {
+    box_.for_each_row([&](const BoxRow& row) {
       if (row.valid_bytes != 0)
         std::memcpy(row_data + row.skip_bytes,
                     memory.access(row.global_address + row.skip_bytes, row.valid_bytes,
@@ -113,7 +113,7 @@ class TensorStore final : public AsyncOperation {
     progress_->flight = {
         &shadow, shadow.begin(AsyncShadow::Access::kRead, offset, box.map.shared_bytes(), what, point)};
     // Rows that will be dropped may hold anything.
-    for_each_box_row(box_.map, box_.coordinates, [&](const BoxRow& row) {
+    box_.for_each_row([&](const BoxRow& row) {
       for_each_piece(box_.map, offset_ + row.shared_offset, stored_bytes(box_.map, row),
                      [&](std::uint32_t at, std::uint32_t, std::uint32_t bytes) {
                        if (bytes != 0) shadow.check_source(at, bytes, what, point);
@@ -153,7 +153,7 @@ class TensorStore final : public AsyncOperation {
 
   void write(DeviceMemory& memory) const {
     const std::byte* row_data = data_.data();
-    for_each_box_row(box_.map, box_.coordinates, [&](const BoxRow& row) {
+    box_.for_each_row([&](const BoxRow& row) {
       if (const std::uint32_t bytes = stored_bytes(box_.map, row)) {
         std::byte* to = memory.access(row.global_address, bytes, kChunkBytes, true, issue());
         if (reduction_)

@@ -1,6 +1,7 @@
 // The TMA engine: tensor boxes between global and shared memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -12,9 +13,19 @@
 
 namespace jfa::simulator {
 
+inline constexpr std::size_t kGatheredRows = 4;
+
 struct TensorBox {
   TensorMap map;
   BoxCoordinates coordinates{};
+  /// .tile::gather4 and .tile::scatter4: the positions of the box's four rows along dimension 1. The map has
+  /// been made one of four rows.
+  std::optional<std::array<std::int32_t, kGatheredRows>> gathered;
+
+  template <class Visit>
+  void for_each_row(Visit&& visit) const {
+    for_each_box_row(map, coordinates, visit, gathered ? gathered->data() : nullptr);
+  }
 };
 
 /// Starts cp.async.bulk.tensor into one or, multicast, several CTAs. Throws what the hardware faults on, and

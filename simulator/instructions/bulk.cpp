@@ -22,7 +22,8 @@ struct Operands {
   AddressOperand destination;  // shared
   AddressOperand source;       // shared
   AddressOperand barrier;
-  AddressOperand map;  // or a global address
+  AddressOperand map;    // or a global address
+  bool gathers = false;  // .tile::gather4, .tile::scatter4: a column and four rows
   std::vector<Slot> coordinates;
   Slot bytes = kNoSlot;
   Slot mask = kNoSlot;        // of CTAs, or of bytes
@@ -85,6 +86,20 @@ TensorBox box_of(Warp& warp, const Operands& o, int lane, const ProgramPoint& po
   const std::byte* bytes = warp.machine().read_generic(address, kTensorMapBytes, 64, point);
   const std::string wrong = decode_tensor_map(bytes, &box.map);
   if (!wrong.empty()) fail_at(ErrorKind::kDescriptor, point, address, wrong);
+  if (o.gathers) {
+    if (box.map.rank != 2 || box.map.box[1] != 1)
+      fail_at(
+          ErrorKind::kDescriptor, point, address,
+          fmt::format("gather4 and scatter4 take a tensor map of rank 2 with boxes of one row, not of rank "
+                      "{} and {} rows",
+                      box.map.rank, box.map.box[1]));
+    box.map.box[1] = kGatheredRows;
+    box.gathered.emplace();
+    for (std::size_t i = 0; i < kGatheredRows; ++i)
+      (*box.gathered)[i] = warp.lanes<std::int32_t>(o.coordinates[i + 1])[lane];
+    box.coordinates[0] = warp.lanes<std::int32_t>(o.coordinates[0])[lane];
+    return box;
+  }
   if (box.map.rank != o.coordinates.size())
     fail_at(ErrorKind::kDescriptor, point, address,
             fmt::format("{} coordinates for a tensor map of rank {}", o.coordinates.size(), box.map.rank));
@@ -220,6 +235,12 @@ void decode_box(Decoder& d, int operand, Operands* o) {
   o->map = d.address(operand);
   o->coordinates = d.coordinates(operand);
   const std::string_view dims = d.first_of({"1d", "2d", "3d", "4d", "5d"});
+  o->gathers = d.has("tile::gather4") || d.has("tile::scatter4");
+  if (o->gathers) {
+    if (dims != "2d" || o->coordinates.size() != 1 + kGatheredRows)
+      d.fail("gather4 and scatter4 are .2d, with a column and four rows");
+    return;
+  }
   if (o->coordinates.size() != static_cast<std::size_t>(dims[0] - '0'))
     d.fail(fmt::format("{} coordinates with .{}", o->coordinates.size(), dims));
 }
@@ -302,26 +323,28 @@ void register_bulk(InstructionTable& table) {
   register_async_store(table);
   table.add(
       fmt::format("cp.async.bulk.tensor .{} .(cta_group::1|cta_group::2)? .(shared::cluster|shared::cta) "
-                  ".global .(tile)? .mbarrier::complete_tx::bytes .(multicast::cluster)? "
+                  ".global .(tile|tile::gather4)? .mbarrier::complete_tx::bytes .(multicast::cluster)? "
                   ".(cta_group::1|cta_group::2)? .(L2::cache_hint)?",
                   kDims),
       decode_tensor_load);
-  table.add(
-      fmt::format("cp.async.bulk.tensor .{} .global.shared::cta .(tile)? .bulk_group .(L2::cache_hint)?",
-                  kDims),
-      decode_tensor_store);
+  table.add(fmt::format("cp.async.bulk.tensor .{} .global.shared::cta .(tile|tile::scatter4)? .bulk_group "
+                        ".(L2::cache_hint)?",
+                        kDims),
+            decode_tensor_store);
   table.add(
       fmt::format("cp.reduce.async.bulk.tensor .{} .global.shared::cta .(add|min|max|inc|dec|and|or|xor) "
                   ".(tile)? .bulk_group .(L2::cache_hint)?",
                   kDims),
       decode_tensor_store);
-  table.add(fmt::format("cp.async.bulk.prefetch.tensor .{} .L2.global .(tile)? .(L2::cache_hint)?", kDims),
-            [](Decoder& d) {
-              Operands o;
-              decode_box(d, 0, &o);
-              decode_cache_policy(d, 1);
-              d.emit(tensor_prefetch).extra = d.attach(o);
-            });
+  table.add(
+      fmt::format("cp.async.bulk.prefetch.tensor .{} .L2.global .(tile|tile::gather4)? .(L2::cache_hint)?",
+                  kDims),
+      [](Decoder& d) {
+        Operands o;
+        decode_box(d, 0, &o);
+        decode_cache_policy(d, 1);
+        d.emit(tensor_prefetch).extra = d.attach(o);
+      });
   table.add("prefetch.tensormap", [](Decoder& d) {
     Operands o;
     o.map = d.address(0);

@@ -9,6 +9,7 @@
 #include "simulator/instructions/async_address.h"
 #include "simulator/machine.h"
 #include "simulator/mma_operation.h"
+#include "simulator/tensor_copy.h"
 #include "simulator/tensor_memory_state.h"
 
 namespace jfa::simulator {
@@ -204,6 +205,36 @@ void decode_mma(Decoder& d) {
   d.emit(mma).extra = d.attach(std::move(data));
 }
 
+// --- cp.
+
+struct CopyData {
+  TensorCopyShape shape;
+  int group = 1;
+  AddressOperand to;
+  Slot descriptor = kNoSlot;
+};
+
+Step copy(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const auto& data = instruction.data<CopyData>();
+  for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
+    issue_tensor_copy(warp, data.shape, data.group,
+                      static_cast<std::uint32_t>(address_of(warp, data.to, lane)),
+                      warp.lanes<std::uint64_t>(data.descriptor)[lane], point);
+  });
+  return Step::kNext;
+}
+
+void add_copy(InstructionTable& table, const char* shape_text, const TensorCopyShape& shape) {
+  table.add(fmt::format("tcgen05.cp.(cta_group::1|cta_group::2).{}", shape_text), [shape](Decoder& d) {
+    CopyData data;
+    data.shape = shape;
+    data.group = cta_group(d);
+    data.to = tensor_address_operand(d, 0);
+    data.descriptor = d.source(1, 64);
+    d.emit(copy).extra = d.attach(data);
+  });
+}
+
 // --- commit.
 
 struct CommitData {
@@ -286,6 +317,12 @@ void register_tcgen05(InstructionTable& table) {
       "tcgen05.mma.(cta_group::1|cta_group::2).(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)"
       ".(collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard)?",
       decode_mma);
+  add_copy(table, "128x256b", {.rows = 128, .row_bytes = 32});
+  add_copy(table, "128x128b", {.rows = 128, .row_bytes = 16});
+  add_copy(table, "64x128b.warpx2::02_13", {.rows = 64, .row_bytes = 16, .replicas = 2, .replica_step = 2});
+  add_copy(table, "64x128b.warpx2::01_23",
+           {.rows = 64, .row_bytes = 16, .replicas = 2, .group_step = 2, .replica_step = 1});
+  add_copy(table, "32x128b.warpx4", {.rows = 32, .row_bytes = 16, .replicas = 4, .replica_step = 1});
   table.add(
       "tcgen05.commit.(cta_group::1|cta_group::2).mbarrier::arrive::one.shared::cluster?.multicast::cluster?."
       "b64",
