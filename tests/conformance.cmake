@@ -9,7 +9,13 @@ if(TARGET jfa_conformance)
     SOURCES conformance_supervisor_test.cpp command_runner.cpp
     LIBRARIES jfa_conformance fmt::fmt
     LABELS simulator)
-  foreach(name conformance_supervisor_test)
+  jfa_add_test(conformance_coverage_test
+    SOURCES conformance_coverage_test.cpp command_runner.cpp
+    LIBRARIES jfa_conformance fmt::fmt
+    LABELS simulator
+    TIMEOUT 600)
+  set_property(TEST conformance_coverage_test APPEND PROPERTY ENVIRONMENT JFA_CACHE_DIR=${PROJECT_BINARY_DIR}/test_cache)
+  foreach(name conformance_supervisor_test conformance_coverage_test)
     target_compile_definitions(${name} PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
     add_dependencies(${name} jfa)
   endforeach()

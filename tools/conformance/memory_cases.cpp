@@ -60,6 +60,7 @@ void add_loads(Cases& cases) {
                           ".shared .align 16 .b8 words[512];\nmov.u32 %t0, %tid.x;\n"
                           "shl.b32 %t1, %t0, 3;\nmov.u32 %t2, words;\nadd.u32 %t2, %t2, %t1;\n"
                           "cvt.u64.u32 %l0, %t2;\ncvta.shared.u64 %l1, %l0;\nst.u32 [%l1], %a;\n"
+                          "cvta.to.shared.u64 %l2, %l1;\ncvt.u32.u64 %t2, %l2;\n"
                           "st.shared.u32 [%t2+4], %b;\nld.u32 %t3, [%l1+4];\nld.shared.u32 %t4, [%t2];\n"
                           "mov.b64 %d, {%t3, %t4};",
                           64,
