@@ -1,8 +1,11 @@
 // mma.sync: products of matrices that lie in the registers of one warp.
 #include <fmt/format.h>
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 
+#include "simulator/float_format.h"
 #include "simulator/instruction_table.h"
 #include "simulator/instructions/mma_types.h"
 #include "simulator/machine.h"
@@ -43,6 +46,45 @@ void for_each_column(MmaAccumulator type, int half, int lane, Function function)
   for (int i = 0; i < 2; ++i) function(pairs ? half : 2 * half + i, pairs ? 16 * i : 0, 2 * (lane % 4) + i);
 }
 
+const FloatFormat& format_of(MmaElement type) { return type == MmaElement::kE4M3 ? kE4m3 : kE5m2; }
+
+// The bytes 2 · step and 2 · step + 1 of every word, widened to f16.
+template <std::size_t rows>
+void widen(const std::uint32_t (&words)[rows][kStepWords], MmaElement type, int step, std::uint16_t* halves) {
+  for (std::size_t row = 0; row < rows; ++row)
+    for (int i = 0; i < kMmaK; ++i) {
+      const std::uint32_t byte = words[row][i / 2] >> (16 * step + 8 * (i % 2)) & 0xff;
+      *halves++ = static_cast<std::uint16_t>(
+          encode_float(decode_float(byte, format_of(type)), kFloat16, Rounding::kNearest));
+    }
+}
+
+std::uint32_t rounded_sum(MmaAccumulator type, std::uint32_t a, std::uint32_t b) {
+  if (type == MmaAccumulator::kF16)
+    return encode_float(decode_float(a, kFloat16) + decode_float(b, kFloat16), kFloat16, Rounding::kNearest);
+  const float sum = std::bit_cast<float>(a) + std::bit_cast<float>(b);
+  return std::isnan(sum) ? kMmaNanF32 : std::bit_cast<std::uint32_t>(sum);
+}
+
+// FP8 has no product of its own here: compilers widen it to f16, multiply the lower two bytes of the words,
+// then the upper two on top, and add C last, as an H200 confirms bit for bit.
+template <std::size_t rows>
+void multiply_fp8(const Product& p, const std::uint32_t (&a)[rows][kStepWords],
+                  const std::uint32_t (&b)[kColumns][kStepWords], MmaOperands& operands,
+                  std::uint32_t (&d)[rows][kColumns]) {
+  std::uint32_t sums[rows][kColumns] = {};
+  for (int step = 0; step < 2; ++step) {
+    std::uint16_t a_halves[rows * kMmaK], b_halves[kColumns * kMmaK];
+    widen(a, p.a_type, step, a_halves);
+    widen(b, p.b_type, step, b_halves);
+    operands.load(MmaElement::kF16, MmaElement::kF16, a_halves, b_halves);
+    for (std::size_t m = 0; m < rows; ++m)
+      operands.accumulate_row(p.accumulator, static_cast<int>(m), sums[m]);
+  }
+  for (std::size_t m = 0; m < rows; ++m)
+    for (int n = 0; n < kColumns; ++n) d[m][n] = rounded_sum(p.accumulator, d[m][n], sums[m][n]);
+}
+
 Step multiply(Warp& warp, const Instruction& in, LaneMask) {
   const auto& p = in.data<Product>();
   std::uint32_t a[kMostRows][kStepWords] = {}, b[kColumns][kStepWords] = {};
@@ -64,13 +106,17 @@ Step multiply(Warp& warp, const Instruction& in, LaneMask) {
             warp.lanes<std::uint32_t>(p.c[static_cast<std::size_t>(r)])[lane] >> shift & mask;
       });
 
-  std::uint16_t a_words[kMostRows * kMmaK], b_words[kColumns * kMmaK];
-  std::memcpy(a_words, a, sizeof a);
-  std::memcpy(b_words, b, sizeof b);
   MmaOperands& operands = warp.machine().extension<MmaSyncScratch>().operands;
-  operands.load(p.a_type, p.b_type, std::span(a_words).first(static_cast<std::size_t>(p.rows * kMmaK)),
-                b_words);
-  for (int m = 0; m < p.rows; ++m) operands.accumulate_row(p.accumulator, m, d[m], p.saturate);
+  if (p.a_type == MmaElement::kE4M3 || p.a_type == MmaElement::kE5M2) {
+    multiply_fp8(p, a, b, operands, d);
+  } else {
+    std::uint16_t a_words[kMostRows * kMmaK], b_words[kColumns * kMmaK];
+    std::memcpy(a_words, a, sizeof a);
+    std::memcpy(b_words, b, sizeof b);
+    operands.load(p.a_type, p.b_type, std::span(a_words).first(static_cast<std::size_t>(p.rows * kMmaK)),
+                  b_words);
+    for (int m = 0; m < p.rows; ++m) operands.accumulate_row(p.accumulator, m, d[m], p.saturate);
+  }
 
   for (int lane = 0; lane < kWarpSize; ++lane)
     for (int half = 0; half < p.rows / 8; ++half)

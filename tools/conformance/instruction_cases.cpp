@@ -20,6 +20,7 @@ const std::vector<TestCase>& instruction_cases() {
     add_arithmetic_cases(all);
     add_conversion_cases(all);
     add_warp_cases(all);
+    add_matrix_cases(all);
     add_memory_cases(all);
     add_mbarrier_cases(all);
     add_tma_cases(all);

@@ -67,6 +67,7 @@ const std::vector<TestCase>& instruction_cases();
 void add_arithmetic_cases(std::vector<TestCase>& cases);
 void add_conversion_cases(std::vector<TestCase>& cases);
 void add_warp_cases(std::vector<TestCase>& cases);
+void add_matrix_cases(std::vector<TestCase>& cases);
 void add_memory_cases(std::vector<TestCase>& cases);
 void add_mbarrier_cases(std::vector<TestCase>& cases);
 void add_tma_cases(std::vector<TestCase>& cases);

@@ -22,6 +22,8 @@ struct Product {
   std::string name;
   std::uint32_t n = 64;
   bool bf16 = true;
+  std::string_view types{};  // of other elements, "e4m3.e5m2": all bits are random, or small for tf32
+  std::string_view accumulator = "f32";
   bool f32 = true;                                  // the accumulators
   std::uint32_t swizzle_a = 128, swizzle_b = 128;   // bytes; 0: none
   bool a_transposed = false, b_transposed = false;  // MN-major
@@ -33,7 +35,14 @@ struct Product {
   std::uint32_t registers() const { return f32 ? n / 2 : n / 4; }
 };
 
-std::uint16_t value_of(const Product& p, Random& random) {
+std::uint16_t value_of(const Product& p, bool upper_half, Random& random) {
+  if (p.types == "tf32.tf32") {  // halves of floats: the upper ones of magnitude 2^-13 … 2^13, the lower any
+    const std::uint64_t any = random.next();
+    return static_cast<std::uint16_t>(upper_half ? (any & 0x807f) | (114 + random.below(27)) << 7 : any);
+  }
+  // Pairs of bytes; of FP8 those below 2, so that not every sum is a NaN.
+  if (!p.types.empty())
+    return static_cast<std::uint16_t>(random.next() & (p.types[0] == 'e' ? 0xbfbf : 0xffff));
   const int mantissa_bits = p.bf16 ? 7 : 10;
   const int bias = p.bf16 ? 127 : 15;
   const auto bits = static_cast<std::uint32_t>(random.next());
@@ -107,7 +116,7 @@ TestKernel product(const Product& p) {
   for (const std::uint32_t bytes : {a_bytes, b_bytes}) {
     std::vector<std::byte> matrix(bytes);
     for (std::uint32_t i = 0; i < bytes; i += 2) {
-      const std::uint16_t value = value_of(p, random);
+      const std::uint16_t value = value_of(p, i % 4 != 0, random);
       std::memcpy(matrix.data() + i, &value, 2);
     }
     kernel.inputs.push_back(std::move(matrix));
@@ -135,11 +144,19 @@ TestKernel product(const Product& p) {
     const std::string majors = p.a_in_registers
                                    ? fmt::format("{}", p.b_transposed ? 1 : 0)
                                    : fmt::format("{}, {}", p.a_transposed ? 1 : 0, p.b_transposed ? 1 : 0);
+    const std::string types = p.types.empty() ? fmt::format("{}.{}.{}", p.f32 ? "f32" : "f16", type, type)
+                                              : fmt::format("{}.{}", p.accumulator, p.types);
+    std::string factors =
+        p.accumulator == "s32" ? "" : fmt::format(", {}, {}", p.negate_a ? -1 : 1, p.negate_b ? -1 : 1);
+    if (p.types.empty()) factors += ", " + majors;
     multiply += fmt::format(
-        "wgmma.mma_async.sync.aligned.m64n{}k16.{}.{}.{} {{{}}}, {}, %db, {}, {}, {}, {};\n"
+        "wgmma.mma_async.sync.aligned.m64n{}k{}.{} {{{}}}, {}, %db, {}{};\n"
         "add.u64 %da, %da, {};\nadd.u64 %db, %db, {};\n",
-        p.n, p.f32 ? "f32" : "f16", type, type, list("%d", p.registers()), operand,
-        step > 0 || p.accumulate ? "%yes" : "%no", p.negate_a ? -1 : 1, p.negate_b ? -1 : 1, majors,
+        p.n,
+        p.types.empty()          ? 16
+        : p.types == "tf32.tf32" ? 8
+                                 : 32,
+        types, list("%d", p.registers()), operand, step > 0 || p.accumulate ? "%yes" : "%no", factors,
         a.step_bytes / 16, b.step_bytes / 16);
   }
   std::string load, store, fragments;
@@ -231,6 +248,13 @@ void add_wgmma_cases(std::vector<TestCase>& cases) {
                     .f32 = false,
                     .values = kind.values});
     }
+  for (const char* types : {"tf32.tf32", "e4m3.e4m3", "e4m3.e5m2", "e5m2.e4m3", "e5m2.e5m2"})
+    for (const bool in_registers : {false, true})
+      add(cases, {.name = fmt::format("{}{}", types, in_registers ? ", A in registers" : ""),
+                  .types = types,
+                  .a_in_registers = in_registers});
+  for (const char* types : {"s8.s8", "s8.u8", "u8.s8", "u8.u8"})
+    add(cases, {.name = types, .types = types, .accumulator = "s32", .values = Values::kSpecial});
   add(cases, {.name = "f16 accumulators", .n = 128, .bf16 = false, .f32 = false});
   add(cases, {.name = "without accumulators", .accumulate = false});
   add(cases, {.name = "negated A", .negate_a = true});
