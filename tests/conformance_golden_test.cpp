@@ -17,12 +17,12 @@ const Golden& golden() {
   return read;
 }
 
-TEST_CASE("names are unique, and every case that an H200 can run has its answer") {
+TEST_CASE("names are unique, and every case has an H200's answer or says what it expects") {
   std::set<std::string> names;
   for (const TestCase& test : instruction_cases()) {
     CHECK_MESSAGE(names.insert(test.name).second, test.name);
     if (runs_on(test.needs, golden().device.target))
-      CHECK_MESSAGE(golden().cases.contains(test.name), test.name);
+      CHECK_MESSAGE((golden().cases.contains(test.name) || !test.make().expected.empty()), test.name);
   }
   CHECK(golden().device.name == "NVIDIA H200");
   CHECK(golden().cases.size() > 1000);

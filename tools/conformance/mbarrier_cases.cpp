@@ -284,6 +284,23 @@ TestKernel register_pool() {
   return kernel;
 }
 
+// Of a grid that depends on no other, and on which none depends.
+TestKernel grid_dependencies() {
+  TestKernel kernel;
+  kernel.block.x = 32;
+  kernel.output_bytes = 128;
+  kernel.ptx = async_kernel(
+      "griddepcontrol.launch_dependents;\nmul.lo.u32 %v0, %t, 3;\ngriddepcontrol.wait;\n"
+      "mad.wide.u32 %a0, %t, 4, %out;\nst.global.b32 [%a0], %v0;\n",
+      "");
+  kernel.expected.resize(kernel.output_bytes);
+  for (std::uint32_t thread = 0; thread < 32; ++thread) {
+    const std::uint32_t value = 3 * thread;
+    std::memcpy(&kernel.expected[4 * thread], &value, 4);
+  }
+  return kernel;
+}
+
 TestKernel named_barriers() {
   TestKernel kernel;
   kernel.block.x = 128;
@@ -321,6 +338,7 @@ void add_mbarrier_cases(std::vector<TestCase>& cases) {
   cases.push_back(observed("mbarrier counts", counts));
   cases.push_back(observed("mbarrier transactions", transactions));
   cases.push_back({"setmaxnreg", "mbarrier", Needs::kAny, register_pool});
+  cases.push_back({"griddepcontrol", "mbarrier", Needs::kAny, grid_dependencies});
   cases.push_back({"named barriers", "mbarrier", Needs::kAny, named_barriers});
   cases.push_back({"barrier.cta.red", "mbarrier", Needs::kAny, barrier_reductions});
   cases.push_back({"cp.async with zero fill", "copy", Needs::kAny, old_async_copy});
