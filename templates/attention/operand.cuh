@@ -30,6 +30,7 @@ __device__ inline BoxCoordinates ragged_box(int column, int head, int first, int
 template <int kRows, int kBoxRows>
 __device__ inline void load_tile(u32 tile, const TensorMap* map, int head, int first, int rows,
                                  u64* barrier) {
+#pragma unroll 1  // by one thread with few registers
   for (int box = 0; box < config::kBoxes; ++box) {
     for (int row = 0; row < kRows; row += kBoxRows) {
       cp_async_bulk_tensor_load(tile + box * box_bytes(kRows) + box_bytes(row), map,

@@ -10,6 +10,15 @@ struct Control {
   alignas(16) QueryStats stats[kStreamedStages][kStreamedRows];
 };
 
+// What this thread's two keys see of the streamed tile that starts at `first`. Computed anew for every tile:
+// registers are short.
+__device__ inline Seen seen_from(const KeyTile& tile, int consumer, int first) {
+  const int row =
+      opaque(consumer * kConsumerRows + fragment_first_row()) + tile.key_position - tile.query_position;
+  const Seen seen = {{visible(row, tile.query_count), visible(row + 8, tile.query_count)}};
+  return seen.from(first);
+}
+
 __device__ inline void consume(const BackwardShared<Control>& shared, const TensorMap* key_grad,
                                const TensorMap* value_grad, const BackwardArguments& arguments) {
   BackwardPipeline<KeyTile>& pipeline = shared.control->pipeline;
@@ -25,13 +34,12 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     const KeyTile& tile = item.tile;
     const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0) + half,
                                      shared.stationary_tile(stationary.slot, 1) + half};
-    const int row = tile.key_position + consumer * kConsumerRows + fragment_first_row() - tile.query_position;
-    const Seen seen = {{visible(row, tile.query_count), visible(row + 8, tile.query_count)}};
     float key_gradient[kGradientRegisters], value_gradient[kGradientRegisters];
 #pragma unroll
     for (int i = 0; i < kGradientRegisters; ++i) key_gradient[i] = value_gradient[i] = 0.0f;
 
     stationary.wait_full(pipeline.stationary_full);
+#pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
         const u32 streamed_tiles[2] = {shared.streamed_tile(streamed.slot, 0),
@@ -39,11 +47,12 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
         float scores[kScoreRegisters], gradients[kScoreRegisters];
         u32 probabilities[4][4], score_grads[4][4];
         streamed.wait_full(pipeline.streamed_full);
-        multiply_scores(scores, gradients, stationary_tiles, streamed_tiles);
-        const Seen seen_here = seen.from(first);
+        multiply_scores(scores, gradients, {opaque(stationary_tiles[0]), opaque(stationary_tiles[1])},
+                        streamed_tiles);
+        const Seen seen = seen_from(tile, consumer, first);
         score_operands(
-            scores, gradients, shared.control->stats[streamed.slot], __any_sync(0xffffffff, !seen_here.all()),
-            [&](int i) { return seen_here.contains(i); }, arguments.scale_log2, probabilities, score_grads);
+            scores, gradients, shared.control->stats[streamed.slot], __any_sync(0xffffffff, !seen.all()),
+            [&](int i) { return seen.contains(i); }, arguments.scale_log2, probabilities, score_grads);
         pin(value_gradient);
         pin(key_gradient);
         wgmma_fence();
@@ -95,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   __syncthreads();
 
   if (threadIdx.x < kWarpgroupThreads) {
-    setmaxnreg_dec<24>();
+    setmaxnreg_dec<40>();
     const int warp = threadIdx.x / 32;
     if (warp == 0) {
       if (elect_sync()) load(shared, &query, &key, &value, &output_grad);
@@ -108,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       load_stats(shared, arguments);
     }
   } else {
-    setmaxnreg_inc<240>();
+    setmaxnreg_inc<232>();
     consume(shared, &key_grad, &value_grad, arguments);
   }
 }
