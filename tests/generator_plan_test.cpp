@@ -71,3 +71,54 @@ TEST_CASE("every tensor core entry of 10.x says what a tile costs") {
   CHECK(described ==
         std::set<std::string>{"jfa_backward_keys", "jfa_backward_queries", "jfa_backward_broadcast"});
 }
+
+TEST_CASE("a backward's paths name all of its entries, each path in the order of its launches") {
+  for (const Target target : all_targets()) {
+    for (const bool broadcast_q : {false, true}) {
+      const nlohmann::json json =
+          nlohmann::json::parse(describe(plan_of(target, Pass::backward, 128, broadcast_q)));
+      std::set<std::string> entries, named;
+      for (const auto& entry : json.at("entries")) entries.insert(entry.at("name"));
+      for (const auto& path : json.at("paths")) {
+        CHECK(!path.at("calls").get<std::string>().empty());
+        CHECK(!path.at("why").get<std::string>().empty());
+        CHECK(path.at("entries").front().get<std::string>().starts_with("jfa_prepare"));
+        if (broadcast_q) CHECK(path.at("entries").back() == "jfa_sum_query_grad");
+        for (const auto& entry : path.at("entries")) named.insert(entry);
+      }
+      CHECK(named == entries);
+      CHECK(json.at("paths").size() == 2);
+    }
+  }
+  CHECK(
+      !nlohmann::json::parse(describe(plan_of(Target::sm_90a, Pass::forward, 128, false))).contains("paths"));
+}
+
+TEST_CASE("a shared query takes its own entry as long as its group's heads fit a tile") {
+  KernelSpec spec;
+  spec.pass = Pass::backward;
+  spec.broadcast_q = true;
+  for (const Target target : all_targets()) {
+    spec.target = target;
+    spec.groups = 1;
+    CHECK(takes_broadcast(plan(spec).value(), 128));
+    CHECK_FALSE(takes_broadcast(plan(spec).value(), 129));
+    spec.groups = 3;  // 3 * 40 and 3 * 48 rows
+    CHECK(takes_broadcast(plan(spec).value(), 40));
+    CHECK_FALSE(takes_broadcast(plan(spec).value(), 41));
+  }
+  spec.broadcast_q = false;
+  CHECK_FALSE(takes_broadcast(plan(spec).value(), 1));
+}
+
+TEST_CASE("parts of a shared query's keys keep the multiprocessors evenly busy") {
+  CHECK(broadcast_parts(132, 4, 80) == 33);
+  CHECK(broadcast_parts(132, 1, 320) == 132);
+  CHECK(broadcast_parts(132, 8, 40) == 16);  // 128 of 132 are busy
+  CHECK(broadcast_parts(148, 5, 64) == 29);  // 145 of 148
+  CHECK(broadcast_parts(132, 100, 4) == 1);  // nothing up to 4 parts is more even
+  CHECK(broadcast_parts(132, 50, 7) == 5);   // 250 of two rounds of 132
+  CHECK(broadcast_parts(132, 4, 1) == 1);    // few key tiles
+  CHECK(broadcast_parts(132, 4096, 1) == 1);
+  CHECK(broadcast_parts(2, 1, 320) == 2);
+}
