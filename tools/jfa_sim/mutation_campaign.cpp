@@ -77,6 +77,7 @@ class Campaign {
   void find_reached() {
     std::vector<char> reached(result_.mutations.sites.size());  // not bits: written by many threads
     for_each(reached.size(), options_.jobs, [&](std::size_t i) {
+      if (!launched(result_.mutations.sites[i].entry)) return;
       const std::string probe = simulator::trap_at(ptx_, result_.mutations.sites[i]);
       for (const RunOptions& schedule : result_.schedules) {
         const Result<ReplayResult> replayed = simulator::replay(probe, recording_, schedule);
@@ -85,6 +86,11 @@ class Campaign {
       }
     });
     result_.reached.assign(reached.begin(), reached.end());
+  }
+
+  bool launched(const std::string& entry) const {
+    return std::any_of(recording_.launches.begin(), recording_.launches.end(),
+                       [&](const auto& launch) { return launch.entry == entry; });
   }
 
   void choose_mutants() {
