@@ -1,7 +1,6 @@
 #include "simulator/instruction_table.h"
 
 #include <algorithm>
-#include <map>
 #include <stdexcept>
 
 namespace jfa::simulator {
@@ -82,6 +81,7 @@ void InstructionTable::add(std::string_view pattern, DecodeFunction decode) {
     }
     row.groups.push_back(std::move(choices));
   }
+  rows_of_opcode_[row.opcode].push_back(rows_.size());
   rows_.push_back(std::move(row));
 }
 
@@ -93,10 +93,11 @@ void InstructionTable::add_hint(std::string_view pattern) {
 const InstructionTable::Row* InstructionTable::find(std::string_view opcode,
                                                     std::vector<std::string_view>* modifiers) const {
   std::vector<std::string_view> parts = split(opcode, '.');
-  const std::string_view name = parts[0];
+  const auto found = rows_of_opcode_.find(parts[0]);
+  if (found == rows_of_opcode_.end()) return nullptr;
   parts.erase(parts.begin());
-  for (const Row& row : rows_) {
-    if (row.opcode != name) continue;
+  for (const std::size_t index : found->second) {
+    const Row& row = rows_[index];
     std::vector<std::string_view> matched(row.groups.size());
     if (!match(parts, 0, row.groups, 0, matched)) continue;
     if (modifiers != nullptr) *modifiers = std::move(matched);

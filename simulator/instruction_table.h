@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -171,11 +172,13 @@ class InstructionTable {
 
  private:
   std::vector<Row> rows_;
+  std::map<std::string, std::vector<std::size_t>, std::less<>> rows_of_opcode_;
 };
 
 // The families, one file each under simulator/instructions/.
 void register_move(InstructionTable& table);
 void register_integer(InstructionTable& table);
+void register_integer_rare(InstructionTable& table);  // called by register_integer
 void register_bits(InstructionTable& table);
 void register_float(InstructionTable& table);
 void register_half(InstructionTable& table);  // called by register_float

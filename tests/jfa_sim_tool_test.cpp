@@ -17,9 +17,11 @@ TEST_CASE("coverage lists the table, and what a file lacks") {
   CHECK(table.exit_code == 0);
   CHECK(table.output.find("mbarrier.init") != std::string::npos);
   CHECK(table.output.find("Not supported:") != std::string::npos);
-  CHECK(table.output.find("textures and surfaces: tex") != std::string::npos);
+  CHECK(table.output.find("textures and surfaces:\n    tex tld4") != std::string::npos);
   const auto json = nlohmann::json::parse(jfa_sim({"coverage", "--json"}).output);
   CHECK(json.at("rows").size() > 200);
+  for (const auto& [family, missing] : json.at("not_supported").items())
+    for (const auto& [instruction, why] : missing.items()) CHECK_MESSAGE(why != "", instruction);
 
   const TemporaryDirectory directory;
   write_text(directory / "k.ptx", kAxpy);

@@ -137,6 +137,28 @@ TEST_CASE("prmt picks bytes and replicates signs; its modes") {
   CHECK(run_op32("prmt.b32.rc16 %d, %a, %b, %c;", modes) == V32{0x03020302, 0x03020302});
 }
 
+TEST_CASE("24-bit products, dp2a, masks, extensions and the n-th set bit") {
+  const std::vector<Column> ab = {u32s({0xffffffff, 0x01800001}), u32s({0x00000003, 0x00000100})};
+  CHECK(run_op32("mul24.lo.u32 %d, %a, %b;", ab) == V32{0x02fffffd, 0x80000100});
+  CHECK(run_op32("mul24.hi.u32 %d, %a, %b;", ab) == V32{0x000002ff, 0x00008000});
+  CHECK(run_op32("mul24.lo.s32 %d, %a, %b;", ab) == V32{static_cast<std::uint32_t>(-3), 0x80000100});
+  CHECK(run_op32("mul24.hi.s32 %d, %a, %b;", ab) == V32{kOnes32, 0xffff8000});
+  CHECK(run_op32("mad24.lo.s32 %d, %a, %b, 10;", ab) == V32{7, 0x8000010a});
+  const std::vector<Column> dot = {u32s({0xffff0002}), u32s({0x05fe0304}), u32s({1000})};
+  CHECK(run_op32("dp2a.lo.s32.s32 %d, %a, %b, %c;", dot) == V32{1000 + 2 * 4 - 3});
+  CHECK(run_op32("dp2a.hi.s32.s32 %d, %a, %b, %c;", dot) == V32{1000 - 4 - 5});
+  CHECK(run_op32("dp2a.hi.u32.u32 %d, %a, %b, %c;", dot) == V32{1000 + 2 * 0xfe + 0xffff * 5});
+  const std::vector<Column> mask = {u32s({4, 30, 36, 0}), u32s({8, 5, 3, 40})};
+  CHECK(run_op32("bmsk.clamp.b32 %d, %a, %b;", mask) == V32{0xff0, 0xc0000000, 0, kOnes32});
+  CHECK(run_op32("bmsk.wrap.b32 %d, %a, %b;", mask) == V32{0xff0, 0xc0000000, 0x70, 0xff});
+  const std::vector<Column> wide = {u32s({0xabcd, 0xabcd, 0xabcd}), u32s({4, 0, 36})};
+  CHECK(run_op32("szext.clamp.s32 %d, %a, %b;", wide) == V32{0xfffffffd, 0, 0xabcd});
+  CHECK(run_op32("szext.wrap.u32 %d, %a, %b;", wide) == V32{0xd, 0, 0xd});
+  const std::vector<Column> nth = {u32s({0xf0, 0xf0, 0xf0, 0xf0, 0xf0}), u32s({0, 7, 5, 3, 9}),
+                                   u32s({2, static_cast<std::uint32_t>(-3), 0, 0, 1})};
+  CHECK(run_op32("fns.b32 %d, %a, %b, %c;", nth) == V32{5, 5, 5, kOnes32, kOnes32});
+}
+
 TEST_CASE("logic and lop3") {
   const std::vector<Column> in = {u32s({0xff00ff00}), u32s({0xf0f0f0f0}), u32s({0xcccccccc})};
   CHECK(run_op32("lop3.b32 %d, %a, %b, %c, 0x80;", in) == V32{0xff00ff00 & 0xf0f0f0f0 & 0xcccccccc});

@@ -22,6 +22,20 @@ std::vector<std::uint32_t> check_runs(const std::string& ptx, std::size_t words,
   return run.output;
 }
 
+TEST_CASE("st.bulk clears") {
+  const Run run = run_kernel(kernel_text(R"(
+    .shared .align 16 .b8 tile[64];
+    mov.u32 %r0, tile; mov.u32 %r1, 7; mov.b64 %rd1, 16;
+    st.shared.b32 [%r0+12], %r1; st.shared.b32 [%r0+32], %r1;
+    st.bulk.weak.shared::cta [%r0+16], %rd1, 0;
+    ld.shared.b32 %r2, [%r0+28]; ld.shared.b32 %r3, [%r0+12]; ld.shared.b32 %r4, [%r0+32];
+    mad.lo.u32 %r2, %r2, 100, %r3; mad.lo.u32 %r2, %r4, 10, %r2;
+    st.global.b32 [%out], %r2; ret;)"),
+                             1, {.block = {1, 1, 1}});
+  REQUIRE_MESSAGE(run.result.ok, run.failure());
+  CHECK(run.output[0] == 77);
+}
+
 TEST_CASE("global: bounds and alignment, the allocation named") {
   check_refused(run_kernel(kernel_text("ld.global.u32 %r0, [%out+16]; ret;"), 4), ErrorKind::kOutOfBounds,
                 "0 bytes past the end of output (16 bytes)");

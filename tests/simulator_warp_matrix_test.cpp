@@ -102,6 +102,33 @@ TEST_CASE("stmatrix is the inverse of ldmatrix") {
   }
 }
 
+// Byte matrices are stored and loaded transposed; rows of 16 bytes with the values 16 row + byte.
+TEST_CASE("stmatrix and ldmatrix of bytes") {
+  const auto bytes = [](std::uint32_t lane, std::uint32_t first_row) {
+    std::uint32_t word = 0;
+    for (std::uint32_t i = 0; i < 4; ++i)
+      word |= (16 * (first_row + i % 2) + lane / 4 + 8 * (i / 2)) << 8 * i;
+    return word;
+  };
+  Words words;
+  for (std::uint32_t lane = 0; lane < 32; ++lane)
+    for (std::uint32_t i = 0; i < 2; ++i) words.push_back(bytes(lane, 8 * i + 2 * (lane % 4)));
+  const Words out = run_warp(R"(
+    mov.u32 %r9, tile; and.b32 %a, %lane, 15; shl.b32 %a, %a, 4; add.u32 %a, %a, %r9;
+    stmatrix.sync.aligned.m16n8.x2.trans.shared.b8 [%a], {%r0, %r1};
+    bar.warp.sync -1;
+    ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r16, %r17}, [%a];
+    shl.b32 %a, %lane, 3; add.u32 %a, %a, %r9;
+    ld.shared.v2.b32 {%r18, %r19}, [%a];)",
+                             words, 2, 4);
+  for (std::uint32_t lane = 0; lane < 32; ++lane) {
+    CHECK(out[4 * lane] == bytes(lane, 4 * (lane % 4)));
+    CHECK(out[4 * lane + 1] == bytes(lane, 4 * (lane % 4) + 2));
+    for (std::uint32_t i = 0; i < 8; ++i)
+      CHECK((out[4 * lane + 2 + i / 4] >> 8 * (i % 4) & 0xff) == ((8 * lane + i) & 0xff));
+  }
+}
+
 TEST_CASE("movmatrix transposes in registers") {
   Words words;
   for (std::uint32_t lane = 0; lane < 32; ++lane) words.push_back(pair_of(0, lane, false));

@@ -215,6 +215,7 @@ void register_type(InstructionTable& t, const std::string& type) {
 }  // namespace
 
 void register_integer(InstructionTable& t) {
+  register_integer_rare(t);
   register_type<u16>(t, ".u16");
   register_type<s16>(t, ".s16");
   register_type<u32>(t, ".u32");

@@ -180,6 +180,37 @@ void decode_access(Decoder& d, bool writes) {
   d.emit(handler).extra = data;
 }
 
+// st.bulk [address], bytes, 0.
+struct Clear {
+  Space space = Space::kGeneric;
+  AddressOperand address;
+  Slot bytes = kNoSlot;
+};
+
+Step clear(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& c = in.data<Clear>();
+  for (int i = 0; i < kWarpSize; ++i) {
+    if (!(active >> i & 1)) continue;
+    const ProgramPoint point = warp.point(in, i);
+    const u64 bytes = warp.lanes<u64>(c.bytes)[i];
+    if (bytes % 8 != 0 || bytes > kSharedBytesPerSm)
+      fail(ErrorKind::kInvalidOperand, point,
+           "st.bulk of " + std::to_string(bytes) + " bytes: a multiple of 8 within shared memory");
+    const u64 base =
+        c.address.is_64_bit ? warp.lanes<u64>(c.address.base)[i] : warp.lanes<u32>(c.address.base)[i];
+    const u64 zero = 0;
+    for (u64 at = 0; at < bytes; at += 8)
+      warp.write(c.space, base + static_cast<u64>(c.address.displacement) + at, 8, &zero, point);
+  }
+  return Step::kNext;
+}
+
+void decode_clear(Decoder& d) {
+  Clear c{space_of(d), d.address(0), d.source(1, 64)};
+  if (d.immediate(2) != 0) d.fail("st.bulk writes zeros");
+  d.emit(clear).extra = d.attach(c);
+}
+
 }  // namespace
 
 void register_memory(InstructionTable& t) {
@@ -194,6 +225,7 @@ void register_memory(InstructionTable& t) {
             " .(ca|cg|cs|lu|cv)? .nc? " + hints + types,
         load_row);
   t.add("ldu " + space + types, load_row);
+  t.add("st.bulk.weak?.(shared|shared::cta)?", decode_clear);
   t.add("st .(weak|relaxed|release|volatile|mmio)? .(cta|cluster|gpu|sys)? " + space + " .(wb|cg|cs|wt)? " +
             hints + types,
         store_row);

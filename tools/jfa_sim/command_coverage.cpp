@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simulator/instruction_table.h"
@@ -54,10 +55,10 @@ int list_table(bool json) {
   Json families = Json::object();
   std::size_t instructions = 0, missing_count = 0;
   for (const Family& family : ptx_families()) {
-    std::vector<std::string> missing;
+    Json missing = Json::object();  // by instruction: why
     for (const std::string& instruction : split(family.instructions, ' ')) {
       ++instructions;
-      if (!known(instruction)) missing.push_back(instruction);
+      if (!known(instruction)) missing[instruction] = why_not_supported(instruction);
     }
     missing_count += missing.size();
     families[std::string(family.name)] = missing;
@@ -72,9 +73,20 @@ int list_table(bool json) {
              rows.size());
   for (const auto& row : rows) fmt::print("  {}{}\n", row.pattern, row.hint ? " *" : "");
   fmt::print("\nNot supported: {} of {} listed instructions\n", missing_count, instructions);
-  for (const auto& [family, missing] : families.items())
-    if (!missing.empty())
-      fmt::print("  {}: {}\n", family, fmt::join(missing.get<std::vector<std::string>>(), " "));
+  for (const auto& [family, missing] : families.items()) {
+    if (missing.empty()) continue;
+    fmt::print("  {}:\n", family);
+    std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;  // in order of appearance
+    for (const auto& [instruction, why] : missing.items()) {
+      const auto same = std::find_if(by_reason.begin(), by_reason.end(),
+                                     [&](const auto& entry) { return entry.first == why; });
+      if (same == by_reason.end())
+        by_reason.push_back({why, {instruction}});
+      else
+        same->second.push_back(instruction);
+    }
+    for (const auto& [why, list] : by_reason) fmt::print("    {}: {}\n", fmt::join(list, " "), why);
+  }
   return kSuccess;
 }
 

@@ -83,7 +83,45 @@ constexpr Family kFamilies[] = {
     {"video", "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vadd4"},
     {"miscellaneous", "brkpt nanosleep pmevent trap"}};
 
+// By the start of the instruction.
+struct Reason {
+  std::string_view start, why;
+};
+constexpr Reason kReasons[] = {
+    {"setp.f16x2", "compilers compare halves one by one"},
+    {"multimem.", "memory of several devices; one device is simulated"},
+    {"cvt.ue8m0x2", "block scales, which no simulated product takes"},
+    {"cvt.rs.", "the bits of stochastic rounding are not documented"},
+    {"cvt.pack", "no kernel of attention, GEMM or reduction was seen to use it"},
+    {"cp.reduce.async.bulk.shared::cluster", "red.async and st.async do what was seen of it"},
+    {"cp.async.bulk.tensor.im2col", "convolutions only"},
+    {"tensormap.", "tensor maps are opaque: here they are records that only the host's encoder writes"},
+    {"wmma.", "the older interface to what mma.sync does; no kernel was seen to use it"},
+    {"mma.sync.kind::mxf8f6f4", "sm_120 only"},
+    {"mma.sp", "sparse operands"},
+    {"wgmma.mma_async.sp", "sparse operands"},
+    {"tcgen05.mma.sp", "sparse operands"},
+    {"tcgen05.ld.red", "sm_103 and later"},
+    {"tcgen05.shift", "not in sm_100f, and no kernel was seen to use it"},
+    {"tcgen05.mma.kind::mx", "block scales: their layout in tensor memory is not modelled"},
+    {"tcgen05.mma.ws", "sources disagree on where its accumulators lie"},
+    {"alloca", "stacks of unknown size; local variables are simulated"},
+    {"stack", "stacks of unknown size; local variables are simulated"},
+    {"tex", "graphics"},
+    {"tld4", "graphics"},
+    {"txq", "graphics"},
+    {"istypep", "graphics"},
+    {"su", "graphics"},
+    {"v", "video"},
+};
+
 }  // namespace
+
+std::string_view why_not_supported(std::string_view instruction) {
+  for (const Reason& reason : kReasons)
+    if (instruction.starts_with(reason.start)) return reason.why;
+  return {};
+}
 
 std::span<const Family> ptx_families() { return kFamilies; }
 

@@ -14,4 +14,7 @@ struct Family {
 
 std::span<const Family> ptx_families();
 
+/// Why an instruction of the catalogue is not simulated; empty if nothing is on record.
+std::string_view why_not_supported(std::string_view instruction);
+
 }  // namespace jfa::sim
