@@ -186,7 +186,7 @@ Warp::Warp(Cta& cta, int index, int threads) : cta_(cta), index_(index) {
   storage_.reset(new std::byte[image.size() + kAlignment]);
   const auto address = reinterpret_cast<std::uintptr_t>(storage_.get());
   registers_ = storage_.get() + (kAlignment - address % kAlignment) % kAlignment;
-  std::memcpy(registers_, image.data(), image.size());
+  if (!image.empty()) std::memcpy(registers_, image.data(), image.size());
   local_bytes_ = cta.machine().entry().local_bytes;
   if (local_bytes_ != 0) local_.reset(new std::byte[std::size_t{local_bytes_} * kWarpSize]());
   cluster_round = ~std::uint64_t{0};
