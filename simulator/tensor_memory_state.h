@@ -36,7 +36,8 @@ struct TensorTicket {
   bool copy = false;               // tcgen05.cp, which later products wait for
   std::vector<FlightRef> flights;  // end when a commit's mbarrier has been observed
   TensorMemoryShadow* shadow = nullptr;
-  TensorMemoryShadow::FlightId accumulator = 0;  // what it writes, among flights: in flight until somebody has observed it
+  TensorMemoryShadow::FlightId accumulator =
+      0;  // what it writes, among flights: in flight until somebody has observed it
 };
 
 class CtaTensorMemory : public Extension {
