@@ -7,5 +7,6 @@ target_link_libraries(jfa_attention_recording
 jfa_add_test(mutation_test
   SOURCES mutation_test.cpp
   LIBRARIES jfa_attention_recording jfa_mutation_campaign fmt::fmt
-  LABELS simulator)
+  LABELS simulator
+  TIMEOUT 600)
 set_tests_properties(mutation_test PROPERTIES ENVIRONMENT JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache)
