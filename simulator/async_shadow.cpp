@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "simulator/race_shadow.h"
+
 namespace jfa::simulator {
 
 AsyncShadow::AsyncShadow(Cta& cta) : cta_(cta), memory_(cta.shared()) {
@@ -14,7 +16,7 @@ AsyncShadow::AsyncShadow(Cta& cta) : cta_(cta), memory_(cta.shared()) {
 }
 
 AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, std::uint32_t bytes,
-                                         const char* what, const ProgramPoint& point) {
+                                         const char* what, const ProgramPoint& point, bool generic) {
   const std::uint32_t last = offset + bytes;
   if (offset < kReservedSharedBytes || !memory_.in_bounds(offset, bytes))
     fail_at(ErrorKind::kOutOfBounds, point, offset,
@@ -31,6 +33,8 @@ AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, st
             describe(flight));
   }
   if (access == Access::kWrite) {
+    if (RaceShadow* races = memory_.races())
+      races->check_engine(RaceShadow::Access::kWrite, offset, bytes, what, point);
     const std::uint8_t* flags = memory_.flags(offset);
     const std::uint8_t* object =
         std::find_if(flags, flags + bytes, [](std::uint8_t f) { return f & SharedMemory::kBarrierObject; });
@@ -41,15 +45,16 @@ AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, st
                           cta_.shared_symbol(at)));
     }
     std::memset(memory_.data(offset), 0xff, bytes);
-    memory_.clear_flags(offset, bytes, SharedMemory::kInitialised);
+    memory_.clear_flags(
+        offset, bytes, SharedMemory::kInitialised | SharedMemory::kEngineRead | SharedMemory::kEngineWritten);
   }
   memory_.set_flags(offset, bytes,
                     access == Access::kRead ? SharedMemory::kReadInFlight : SharedMemory::kWriteInFlight);
-  flights_.push_back({++last_id_, offset, last, access, what, point});
+  flights_.push_back({++last_id_, offset, last, access, what, point, generic});
   return last_id_;
 }
 
-void AsyncShadow::end(FlightId id) {
+void AsyncShadow::end(FlightId id, const Epoch& event) {
   if (id == 0) return;
   const auto found =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
@@ -57,7 +62,14 @@ void AsyncShadow::end(FlightId id) {
   const Flight ended = *found;
   flights_.erase(found);
   const std::uint32_t bytes = ended.end - ended.begin;
-  if (ended.access == Access::kWrite) {
+  const bool reads = ended.access == Access::kRead;
+  if (RaceShadow* races = memory_.races()) {
+    races->note_engine(reads ? RaceShadow::Access::kRead : RaceShadow::Access::kWrite, ended.begin, bytes,
+                       ended.what, ended.point, event, ended.generic);
+    if (bytes >= RaceShadow::kLeastInterval)
+      memory_.set_flags(ended.begin, bytes, reads ? SharedMemory::kEngineRead : SharedMemory::kEngineWritten);
+  }
+  if (!reads) {
     memory_.clear_flags(ended.begin, bytes, SharedMemory::kWriteInFlight);
     return;
   }
@@ -80,14 +92,8 @@ void AsyncShadow::check_source(std::uint32_t offset, std::uint32_t bytes, const 
     fail_at(ErrorKind::kUninitialised, point, static_cast<std::uint64_t>(bare),
             fmt::format("{} reads shared {:#x} {}, which nothing has written", what, bare,
                         cta_.shared_symbol(static_cast<std::uint32_t>(bare))));
-  std::uint32_t where = offset;
-  const int thread = memory_.unfenced_writer(offset, bytes, &where);
-  if (thread >= 0)
-    fail_at(
-        ErrorKind::kMissingFence, point, where,
-        fmt::format("{} reads shared {:#x} {}, which thread {} (warp {} lane {}) wrote without "
-                    "fence.proxy.async behind it",
-                    what, where, cta_.shared_symbol(where), thread, thread / kWarpSize, thread % kWarpSize));
+  if (RaceShadow* races = memory_.races())
+    races->check_engine(RaceShadow::Access::kRead, offset, bytes, what, point);
 }
 
 std::string AsyncShadow::describe(const Flight& flight) const {

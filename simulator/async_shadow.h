@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "simulator/machine.h"
+#include "simulator/vector_clock.h"
 
 namespace jfa::simulator {
 
@@ -17,9 +18,9 @@ class FlightOwner {
   /// Names one place in flight; 0 is none. Never reused.
   using FlightId = std::uint64_t;
 
-  /// Completion was observed. An id that has ended already, or 0, is fine: several barriers may tell of one
-  /// operation.
-  virtual void end(FlightId id) = 0;
+  /// Completion was observed, by way of the event. An id that has ended already, or 0, is fine: several
+  /// barriers may tell of one operation.
+  virtual void end(FlightId id, const Epoch& event) = 0;
 
  protected:
   ~FlightOwner() = default;
@@ -34,14 +35,16 @@ class AsyncShadow : public Extension, public FlightOwner {
 
   /// Puts [offset, offset + bytes) in flight. Throws kInFlight if a write meets anything in flight or a read
   /// meets a write, kBarrier if a write covers a live mbarrier, kOutOfBounds. A destination is poisoned and
-  /// counts as uninitialised until the operation writes it. what: "TMA load", for reports. With checks off
-  /// only bounds are checked.
+  /// counts as uninitialised until the operation writes it, and throws kRace if somebody's access of it is
+  /// not ordered before. what: "TMA load", for reports. `generic`: cp.async, which writes through the generic
+  /// proxy. With checks off only bounds are checked.
   FlightId begin(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
-                 const ProgramPoint& point);
-  void end(FlightId id) override;
+                 const ProgramPoint& point, bool generic = false);
+  void end(FlightId id, const Epoch& event) override;
 
-  /// What an engine may not read: bytes nobody wrote (kUninitialised), or a thread's generic write without
-  /// fence.proxy.async behind it (kMissingFence). `what` reads them.
+  /// What an engine may not read: bytes nobody wrote (kUninitialised), or whose writer is not ordered before
+  /// (kRace), or a thread's generic write without fence.proxy.async behind it (kMissingFence). `what` reads
+  /// them.
   void check_source(std::uint32_t offset, std::uint32_t bytes, const char* what,
                     const ProgramPoint& point) const;
 
@@ -58,6 +61,7 @@ class AsyncShadow : public Extension, public FlightOwner {
     Access access;
     const char* what;
     ProgramPoint point;
+    bool generic;
     bool overlaps(std::uint32_t first, std::uint32_t last) const { return begin < last && first < end; }
   };
   std::string describe(const Flight& flight) const;
@@ -72,8 +76,9 @@ class AsyncShadow : public Extension, public FlightOwner {
 struct FlightRef {
   FlightOwner* shadow = nullptr;
   FlightOwner::FlightId id = 0;
-  void end() const {
-    if (shadow) shadow->end(id);
+  Epoch event{};  // its own completion, if it has one; else it is what it was observed by
+  void end(const Epoch& observed) const {
+    if (shadow) shadow->end(id, event.tick != 0 ? event : observed);
   }
 };
 

@@ -22,11 +22,11 @@ bool BulkGroups::finished(int thread, std::uint32_t keep, bool read_only) const 
   return true;
 }
 
-void BulkGroups::observe(int thread, std::uint32_t keep) {
+void BulkGroups::observe(int thread, std::uint32_t keep, const Epoch& event) {
   auto& committed = threads_[static_cast<std::size_t>(thread)].committed;
   const std::size_t observed = committed.size() - std::min<std::size_t>(keep, committed.size());
   for (std::size_t i = 0; i < observed; ++i)
-    for (const auto& operation : committed[i]) operation->flight.end();
+    for (const auto& operation : committed[i]) operation->flight.end(event);
   // A group that a .read wait has seen stays for a full wait to find, until there is nothing left to wait
   // for.
   for (std::size_t i = 0; i < observed; ++i) {

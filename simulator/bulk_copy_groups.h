@@ -29,8 +29,8 @@ class BulkGroups : public Extension {
   void commit(int thread);
   /// Whether all groups but the `keep` most recent have read their sources (read_only) or completed.
   bool finished(int thread, std::uint32_t keep, bool read_only) const;
-  /// A wait has found that: what they had in flight is the thread's again.
-  void observe(int thread, std::uint32_t keep);
+  /// A wait, the event, has found that: what they had in flight is the thread's again.
+  void observe(int thread, std::uint32_t keep, const Epoch& event);
   /// Every operation the thread has started, as far as no wait has observed it.
   std::vector<std::shared_ptr<BulkProgress>> unobserved(int thread) const;
 

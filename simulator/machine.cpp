@@ -123,6 +123,9 @@ Cta::Cta(Machine& machine, Sm& sm, Cluster& cluster, std::uint32_t rank, Dim3 in
   const std::uint32_t end = kReservedSharedBytes + machine.entry().static_shared_bytes;
   shared_.set_flags(end, dynamic_shared_offset_ - end, SharedMemory::kPadding);
   cluster.ctas.push_back(this);
+  if (!machine.checks()) return;
+  races_ = std::make_unique<RaceShadow>(*this, cluster.order, shared_.size());
+  shared_.set_races(races_.get());
 }
 
 // Once the whole cluster has its CTAs: special registers tell of it.
@@ -169,10 +172,14 @@ void Cta::settle_barriers() {
     b.reduction_and = 1, b.reduction_or = 0, b.reduction_count = 0;
     b.open = false;
     b.arrived = 0;
+    b.clock.join(b.arrivals);
+    b.arrivals.clear();
     ++b.round;
   }
   if (cluster_.barrier_arrived > 0 && cluster_.barrier_arrived >= cluster_.live_threads()) {
     cluster_.barrier_arrived = 0;
+    cluster_.barrier_clock.join(cluster_.barrier_arrivals);
+    cluster_.barrier_arrivals.clear();
     ++cluster_.barrier_round;
   }
 }
@@ -190,6 +197,7 @@ Warp::Warp(Cta& cta, int index, int threads) : cta_(cta), index_(index) {
   local_bytes_ = cta.machine().entry().local_bytes;
   if (local_bytes_ != 0) local_.reset(new std::byte[std::size_t{local_bytes_} * kWarpSize]());
   cluster_round = ~std::uint64_t{0};
+  if (cta.machine().checks()) clock = &cta.cluster().order.add_warp(cta, index);
   fill_specials();
   splits.emplace_back();
   splits[0].mask = live_;

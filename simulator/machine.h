@@ -11,8 +11,10 @@
 
 #include "simulator/async_operation.h"
 #include "simulator/device_memory.h"
+#include "simulator/happens_before.h"
 #include "simulator/launch.h"
 #include "simulator/program.h"
+#include "simulator/race_shadow.h"
 #include "simulator/report.h"
 #include "simulator/shared_memory.h"
 #include "simulator/types.h"
@@ -74,6 +76,8 @@ class Wait {
   virtual bool gathers() const { return false; }
   /// … which is an `.aligned` one.
   virtual bool needs_convergence() const { return false; }
+  /// The wait is over: what the waiter knows by that.
+  virtual void finish() {}
 };
 
 /// What to do when the wait is over.
@@ -136,12 +140,24 @@ class Warp {
   void write(Space space, std::uint64_t address, std::uint32_t bytes, const void* in,
              const ProgramPoint& point);
 
-  /// Host memory behind it, checked for `bytes` (a power of two up to 32) and aligned to them.
+  /// Host memory behind it, checked for `bytes` (a power of two up to 32) and aligned to them. `strong`: see
+  /// SharedMemory::check_read.
   std::byte* locate(Space space, std::uint64_t address, std::uint32_t bytes, bool write,
-                    const ProgramPoint& point);
+                    const ProgramPoint& point, bool strong = false);
 
   std::byte* local(int lane) { return local_.get() + static_cast<std::size_t>(lane) * local_bytes_; }
   std::uint32_t local_bytes() const { return local_bytes_; }
+
+  // --- What happened before what; nothing without checks.
+  WarpClock* clock = nullptr;
+  /// The lanes publish what they have done so far.
+  void release(LaneMask lanes, VectorClock& to);
+  void acquire(LaneMask lanes, const VectorClock& from);
+  void acquire(LaneMask lanes, const Epoch& event);
+  /// What the lane does now.
+  Epoch event(int lane) const {
+    return clock == nullptr ? Epoch{} : Epoch{clock->strand(), clock->now(), LaneMask{1} << lane};
+  }
 
   // --- For the scheduler, control flow and warp-wide instructions.
   LaneMask cluster_arrived = 0;     // lanes that arrived at barrier.cluster …
@@ -199,9 +215,12 @@ class Cluster {
   Cta* cta(std::uint32_t rank) const { return rank < ctas.size() ? ctas[rank] : nullptr; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(ctas.size()); }
 
+  HappensBefore order;
+
   // barrier.cluster
   int barrier_arrived = 0;  // threads that arrived in this round and live
   std::uint64_t barrier_round = 0;
+  VectorClock barrier_arrivals, barrier_clock;  // of the open round; of completed ones
   int live_threads() const;
 };
 
@@ -225,7 +244,7 @@ class Cta : public Extensible<Cta> {
   std::string shared_symbol(std::uint32_t offset) const;
 
   std::vector<std::unique_ptr<Warp>>& warps() { return warps_; }
-  Warp& warp(int index) { return *warps_[static_cast<std::size_t>(index)]; }
+  Warp& warp(int index) const { return *warps_[static_cast<std::size_t>(index)]; }
   bool exited() const { return exited_; }
   /// Makes the warps, once the cluster is complete.
   void start();
@@ -238,6 +257,7 @@ class Cta : public Extensible<Cta> {
     std::uint64_t round = 0;
     std::uint32_t reduction_and = 1, reduction_or = 0, reduction_count = 0;  // of the open round
     std::uint32_t result_and = 0, result_or = 0, result_count = 0;           // of the last one
+    VectorClock arrivals, clock;  // what the open round's threads know; what those of completed rounds did
   };
   NamedBarrier barriers[16];
   int live_threads() const { return live_threads_; }
@@ -256,6 +276,7 @@ class Cta : public Extensible<Cta> {
   int threads_;
   std::uint32_t dynamic_shared_offset_ = 0;
   SharedMemory shared_;
+  std::unique_ptr<RaceShadow> races_;  // null without checks
   std::vector<std::unique_ptr<Warp>> warps_;
   int live_threads_ = 0;
   bool exited_ = false;
@@ -339,5 +360,17 @@ class Machine : public Extensible<Machine> {
 };
 
 inline Machine& Warp::machine() const { return cta_.machine(); }
+
+inline void Warp::release(LaneMask lanes, VectorClock& to) {
+  if (clock != nullptr) cta_.cluster().order.release(*clock, lanes, live_, to);
+}
+
+inline void Warp::acquire(LaneMask lanes, const Epoch& event) {
+  if (clock != nullptr) cta_.cluster().order.acquire(*clock, lanes, live_, event);
+}
+
+inline void Warp::acquire(LaneMask lanes, const VectorClock& from) {
+  if (clock != nullptr) cta_.cluster().order.acquire(*clock, lanes, live_, from);
+}
 
 }  // namespace jfa::simulator

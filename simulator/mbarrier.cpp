@@ -94,6 +94,9 @@ void Mbarrier::complete_phase_if_due(const ProgramPoint& point) {
   awaiting_observer_.insert(awaiting_observer_.end(), settling_.begin(), settling_.end());
   settling_.clear();
   arrivals_.clear();
+  clock_.join(arriving_);
+  clock_.see(event_.strand, event().tick);
+  arriving_.clear();
 }
 
 std::uint64_t Mbarrier::track(std::uint32_t bytes, const char* what, const ProgramPoint& point,
@@ -130,7 +133,7 @@ bool Mbarrier::observe(bool done, std::uint64_t wanted, int warp, const ProgramP
   watcher = {phase_, 0, true};
   observed_ = phase_;
   if (!awaiting_observer_.empty()) {
-    for (const FlightRef& flight : awaiting_observer_) flight.end();
+    for (const FlightRef& flight : awaiting_observer_) flight.end(event());
     awaiting_observer_.clear();
   }
   return true;
@@ -203,7 +206,7 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
         live->describe());
   SharedMemory& memory = cta_.shared();
   // An init is a generic write: it may not land in the middle of a copy.
-  memory.check_write(offset, 8, point.warp * kWarpSize + std::max(point.lane, 0), point);
+  memory.check_write(offset, 8, point);
   memory.set_flags(offset, 8, SharedMemory::kBarrierObject);
   const std::size_t slot = offset / 8;
   if (slot >= index_.size()) index_.resize(slot + 1);
@@ -215,10 +218,17 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
   barriers_[index_[slot] - 1u] = std::make_unique<Mbarrier>(
       count, fmt::format("mbarrier at shared {:#x}{}{}", offset, symbol.empty() ? "" : " ", symbol),
       (cta_.threads() + kWarpSize - 1) / kWarpSize);
+  if (!memory.checks()) return;
+  Mbarrier& barrier = *barriers_[index_[slot] - 1u];
+  Epoch& event = events_[offset];
+  if (event.strand == 0) event.strand = cta_.cluster().order.add_strand(barrier.where(), true);
+  barrier.set_event(event);
 }
 
 void Mbarriers::invalidate(std::uint32_t offset, const ProgramPoint& point) {
-  at(offset, point).check_idle("mbarrier.inval", point);
+  const Mbarrier& barrier = at(offset, point);
+  barrier.check_idle("mbarrier.inval", point);
+  events_[offset].tick = barrier.event().tick;
   barriers_[index_[offset / 8] - 1u].reset();
   SharedMemory& memory = cta_.shared();
   memory.clear_flags(offset, 8, SharedMemory::kBarrierObject | SharedMemory::kInitialised);
@@ -226,7 +236,10 @@ void Mbarriers::invalidate(std::uint32_t offset, const ProgramPoint& point) {
 
 Mbarrier& Mbarriers::at(std::uint32_t offset, const ProgramPoint& point) {
   check_place(offset, point);
-  if (Mbarrier* barrier = find(offset)) return *barrier;
+  if (Mbarrier* barrier = find(offset)) {
+    if (RaceShadow* races = cta_.shared().races()) races->check_initialised(offset, point);
+    return *barrier;
+  }
   fail_at(ErrorKind::kBarrier, point, offset,
           fmt::format("no mbarrier is initialised at shared {:#x} {}", offset, cta_.shared_symbol(offset)));
 }

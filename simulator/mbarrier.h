@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,15 @@ class Mbarrier {
         pending_(count),
         where_(std::move(where)),
         watchers_(static_cast<std::size_t>(warps)) {}
+
+  // --- What happened before what. Completed phases are events of a strand.
+  void set_event(const Epoch& of_init) { event_ = of_init; }
+  /// The completion of the last complete phase.
+  Epoch event() const { return {event_.strand, event_.tick + static_cast<std::uint32_t>(phase_)}; }
+  /// What the arrivals of the current phase, before they are made, …
+  VectorClock& arriving() { return arriving_; }
+  /// … and those of completed phases have published.
+  const VectorClock& clock() const { return clock_; }
 
   // --- State. A phase completes when nothing is pending and no bytes are outstanding.
   /// Phases completed since init: the number of the current, incomplete one.
@@ -97,6 +107,8 @@ class Mbarrier {
   void complete_phase_if_due(const ProgramPoint& point);
   bool observe(bool done, std::uint64_t wanted, int warp, const ProgramPoint& point);
 
+  Epoch event_;
+  VectorClock arriving_, clock_;
   std::uint64_t phase_ = 0;
   std::uint32_t expected_;
   std::uint32_t pending_;
@@ -132,6 +144,7 @@ class Mbarriers : public Extension {
   // By offset / 8: index into barriers_ plus 1. Filled up to the highest barrier only.
   std::vector<std::uint16_t> index_;
   std::vector<std::unique_ptr<Mbarrier>> barriers_;  // null: invalidated
+  std::map<std::uint32_t, Epoch> events_;            // by offset: the next one's
 };
 
 }  // namespace jfa::simulator

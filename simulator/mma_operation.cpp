@@ -128,8 +128,11 @@ bool MmaOperation::advance(Machine& machine) {
 class CommitOperation : public AsyncOperation {
  public:
   CommitOperation(ProgramPoint issue, std::vector<std::shared_ptr<TensorTicket>> tickets,
-                  std::vector<SharedPlace> barriers)
-      : AsyncOperation(issue), tickets_(std::move(tickets)), barriers_(std::move(barriers)) {
+                  std::vector<SharedPlace> barriers, VectorClock clock)
+      : AsyncOperation(issue),
+        tickets_(std::move(tickets)),
+        barriers_(std::move(barriers)),
+        clock_(std::move(clock)) {
     for (const auto& ticket : tickets_) {
       flights_.insert(flights_.end(), ticket->flights.begin(), ticket->flights.end());
     }
@@ -147,6 +150,7 @@ class CommitOperation : public AsyncOperation {
     }
     Mbarrier& barrier = place.cta->extension<Mbarriers>().at(place.offset, issue());
     barrier.release_on_observation(flights_);
+    barrier.arriving().join(clock_);
     barrier.arrive(1, issue());
     return barriers_.empty();
   }
@@ -161,6 +165,7 @@ class CommitOperation : public AsyncOperation {
  private:
   std::vector<std::shared_ptr<TensorTicket>> tickets_;
   std::vector<SharedPlace> barriers_;
+  VectorClock clock_;  // of the thread, with its operations complete
   std::vector<FlightRef> flights_;
 };
 
@@ -288,6 +293,13 @@ void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& po
   operation->ctas = std::move(ctas);
   for (const auto& earlier : own.tickets(warp.thread(point.lane)))
     if (earlier->copy && !earlier->done) operation->copies.push_back(earlier);
+  if (checks) {
+    Epoch& event = own.event(warp.thread(point.lane));
+    if (event.strand == 0)
+      event.strand = cta.cluster().order.add_strand(fmt::format("products issued by warp {}", warp.index()));
+    ++event.tick;
+    for (FlightRef& flight : ticket->flights) flight.event = event;
+  }
   own.tickets(warp.thread(point.lane)).push_back(std::move(ticket));
   cta.machine().post(std::move(operation));
 }
@@ -301,7 +313,12 @@ void issue_commit(Warp& warp, int thread, std::vector<SharedPlace> barriers, con
     return ticket->done && (ticket->shadow == nullptr || !ticket->shadow->in_flight(ticket->accumulator));
   });
   state.shadow().fence_before(state.warp(warp.index()).strand);
-  warp.machine().post(std::make_unique<CommitOperation>(point, tickets, std::move(barriers)));
+  VectorClock clock;
+  warp.release(LaneMask{1} << thread % kWarpSize, clock);
+  const Epoch event = state.event(thread);
+  if (event.tick != 0) clock.see(event.strand, event.tick);
+  warp.machine().post(
+      std::make_unique<CommitOperation>(point, tickets, std::move(barriers), std::move(clock)));
 }
 
 }  // namespace jfa::simulator

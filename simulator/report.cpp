@@ -44,6 +44,8 @@ const char* to_string(ErrorKind kind) {
       return "uninitialised";
     case ErrorKind::kInFlight:
       return "in flight";
+    case ErrorKind::kRace:
+      return "race";
     case ErrorKind::kMissingFence:
       return "missing fence";
     case ErrorKind::kBarrier:

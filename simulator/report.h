@@ -18,6 +18,7 @@ enum class ErrorKind {
   kMisaligned,
   kUninitialised,  // shared or tensor memory read before anything was written there
   kInFlight,       // bytes of an asynchronous operation touched before its completion was observed
+  kRace,           // nothing orders two accesses of the same bytes, one of them a write
   kMissingFence,   // ordered, but without the proxy or tcgen05 fence
   kBarrier,        // mbarrier or bar misuse
   kTransaction,    // mbarrier transaction count

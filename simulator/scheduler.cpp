@@ -179,6 +179,7 @@ bool Scheduler::can_run(Warp& warp, std::size_t index) {
   if (split.parked) return false;
   if (split.wait == nullptr) return true;
   if (!split.wait->ready()) return false;
+  split.wait->finish();
   split.wait.reset();
   if (split.resume == Resume::kNext) ++split.pc;
   return true;

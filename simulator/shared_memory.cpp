@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include "simulator/machine.h"
+#include "simulator/race_shadow.h"
 
 namespace jfa::simulator {
 
 SharedMemory::SharedMemory(std::uint32_t size_bytes, bool checks)
-    : checks_(checks),
-      bytes_(size_bytes, std::byte{0xff}),
-      flags_(size_bytes, 0),
-      writer_(size_bytes / 16 + 1, 0),
-      fence_epoch_(1024, 0) {}
+    : checks_(checks), bytes_(size_bytes, std::byte{0xff}), flags_(size_bytes, 0) {}
 
 void SharedMemory::set_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) {
   std::uint8_t* const f = flags_.data() + offset;  // a local pointer: the loop becomes vector code
@@ -34,24 +31,26 @@ std::int64_t SharedMemory::first_uninitialised(std::uint32_t offset, std::uint32
   return offset + i;
 }
 
-int SharedMemory::unfenced_writer(std::uint32_t offset, std::uint32_t bytes, std::uint32_t* where) const {
-  if (bytes == 0) return -1;
-  for (std::uint32_t granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule) {
-    const std::uint32_t record = writer_[granule];
-    if (record == 0) continue;
-    const std::uint32_t thread = (record & 0x7ff) - 1;
-    if (record >> 11 != (fence_epoch_[thread] & 0x1fffff)) continue;
-    if (where != nullptr) *where = std::max(offset, granule << 4);
-    return static_cast<int>(thread);
-  }
-  return -1;
+// Bytes that an engine has touched: all else must be right, and the engine be ordered before the thread.
+void SharedMemory::examine_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) {
+  if (!quick_check(offset, bytes, kReadMask, kInitialised)) refuse(offset, bytes, false, point);
+  if (races_ != nullptr) races_->check_engines(RaceShadow::Access::kRead, offset, bytes, point);
 }
 
-void SharedMemory::note_async_write(std::uint32_t offset, std::uint32_t bytes) {
-  if (bytes == 0) return;
-  set_flags(offset, bytes, kInitialised);
-  for (std::uint32_t granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule)
-    writer_[granule] = 0;
+void SharedMemory::examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) {
+  if (!quick_check(offset, bytes, kWriteMask, 0)) refuse(offset, bytes, true, point);
+  if (races_ != nullptr) races_->check_engines(RaceShadow::Access::kWrite, offset, bytes, point);
+  clear_flags(offset, bytes, kEngineRead | kEngineWritten);
+}
+
+void SharedMemory::note_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                             bool strong) {
+  races_->read(offset, bytes, point, strong);
+}
+
+void SharedMemory::note_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                              bool strong) {
+  races_->write(offset, bytes, point, strong);
 }
 
 void SharedMemory::refuse(std::uint32_t offset, std::uint32_t bytes, bool write,

@@ -11,17 +11,21 @@
 
 namespace jfa::simulator {
 
+class RaceShadow;
+
 class SharedMemory {
  public:
   /// One shadow byte for each byte. The generic proxy may read a byte whose shadow is exactly kInitialised,
-  /// apart from kReadInFlight; and write one that has neither kWriteInFlight, kReadInFlight nor
-  /// kBarrierObject.
+  /// apart from kReadInFlight and kEngineRead; and write one that has neither kWriteInFlight, kReadInFlight
+  /// nor kBarrierObject. Those of engines have to be ordered, which RaceShadow knows.
   enum Flag : std::uint8_t {
     kInitialised = 1,
-    kWriteInFlight = 2,  // destination of an asynchronous operation that nobody has waited for yet
-    kReadInFlight = 4,   // source of one
-    kBarrierObject = 8,  // part of a live mbarrier
-    kPadding = 16,       // belongs to no variable: between the static ones and the dynamic arena
+    kWriteInFlight = 2,   // destination of an asynchronous operation that nobody has waited for yet
+    kReadInFlight = 4,    // source of one
+    kBarrierObject = 8,   // part of a live mbarrier
+    kPadding = 16,        // belongs to no variable: between the static ones and the dynamic arena
+    kEngineRead = 32,     // an asynchronous operation has read it,
+    kEngineWritten = 64,  // or written it, and no thread has written since
   };
 
   /// checks = false turns all but the bounds and alignment checks off.
@@ -42,42 +46,49 @@ class SharedMemory {
   std::int64_t first_uninitialised(std::uint32_t offset, std::uint32_t bytes) const;
 
   // --- The generic proxy. The checks throw on bounds, alignment, initialisation, flight, barrier objects; an
-  // access is `bytes` long (a power of two up to 32) and must be aligned to that.
-  void check_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
-    if (!quick_check(offset, bytes, kInitialised | kWriteInFlight | kBarrierObject | kPadding, kInitialised))
-      refuse(offset, bytes, false, point);
+  // access is `bytes` long (a power of two up to 32) and must be aligned to that. And they throw on races;
+  // `strong`: a volatile, relaxed, acquire, release or atomic access.
+  void check_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong = false) {
+    if (!quick_check(offset, bytes, kReadMask | kEngineWritten, kInitialised))
+      examine_read(offset, bytes, point);
+    if (races_ != nullptr) note_read(offset, bytes, point, strong);
   }
-  /// Also records the bytes as initialised and written by `thread` (index in the CTA).
-  void check_write(std::uint32_t offset, std::uint32_t bytes, int thread, const ProgramPoint& point) {
-    if (!quick_check(offset, bytes, kWriteInFlight | kReadInFlight | kBarrierObject | kPadding, 0))
-      refuse(offset, bytes, true, point);
-    note_write(offset, bytes, thread);
+  /// Also records the bytes as initialised.
+  void check_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                   bool strong = false) {
+    if (!quick_check(offset, bytes, kWriteMask | kEngineRead | kEngineWritten, 0))
+      examine_write(offset, bytes, point);
+    if (races_ != nullptr) note_write(offset, bytes, point, strong);
+    if (checks_)
+      for (std::uint32_t i = 0; i < bytes; ++i) flags_[offset + i] |= kInitialised;
   }
 
-  // --- Proxy fences. A generic write is unfenced until its thread executes fence.proxy.async.
-  void fence_proxy_async(int thread) { ++fence_epoch_[static_cast<std::size_t>(thread)]; }
-  /// The thread of the CTA with an unfenced generic write in the range (the last writer of each 16 bytes
-  /// counts), or -1. `where`, if given, gets the offset.
-  int unfenced_writer(std::uint32_t offset, std::uint32_t bytes, std::uint32_t* where = nullptr) const;
-  /// An engine wrote the range: no generic write is left to fence there, and the bytes are initialised.
-  void note_async_write(std::uint32_t offset, std::uint32_t bytes);
+  /// An engine wrote the range: the bytes are initialised.
+  void note_async_write(std::uint32_t offset, std::uint32_t bytes) { set_flags(offset, bytes, kInitialised); }
+
+  /// Who has accessed what in which order; null without checks.
+  RaceShadow* races() const { return races_; }
+  void set_races(RaceShadow* races) { races_ = races; }
 
   /// Says which operation has a byte in flight and where it was issued; set by the shadow of in-flight
   /// intervals.
   std::function<std::string(std::uint32_t offset, std::uint32_t bytes)> explain_in_flight;
 
  private:
+  static constexpr std::uint8_t kReadMask = kInitialised | kWriteInFlight | kBarrierObject | kPadding;
+  static constexpr std::uint8_t kWriteMask = kWriteInFlight | kReadInFlight | kBarrierObject | kPadding;
   bool quick_check(std::uint32_t offset, std::uint32_t bytes, std::uint8_t mask, std::uint8_t want) const;
-  void note_write(std::uint32_t offset, std::uint32_t bytes, int thread);
+  void examine_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
+  void examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
+  void note_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong);
+  void note_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong);
   [[noreturn]] void refuse(std::uint32_t offset, std::uint32_t bytes, bool write,
                            const ProgramPoint& point) const;
 
   bool checks_;
   std::vector<std::byte> bytes_;
   std::vector<std::uint8_t> flags_;
-  std::vector<std::uint32_t>
-      writer_;  // per 16 bytes: thread in bits 10:0 plus 1, its fence epoch above; 0 none
-  std::vector<std::uint32_t> fence_epoch_;  // per thread
+  RaceShadow* races_ = nullptr;
 };
 
 // --- inline: these run for every lane of every shared access.
@@ -91,15 +102,6 @@ inline bool SharedMemory::quick_check(std::uint32_t offset, std::uint32_t bytes,
   for (std::uint32_t i = 0; i < bytes; ++i)
     wrong |= static_cast<std::uint8_t>((flags_[offset + i] & mask) ^ want);
   return wrong == 0;
-}
-
-inline void SharedMemory::note_write(std::uint32_t offset, std::uint32_t bytes, int thread) {
-  if (!checks_) return;
-  for (std::uint32_t i = 0; i < bytes; ++i) flags_[offset + i] |= kInitialised;
-  const auto t = static_cast<std::uint32_t>(thread);
-  const std::uint32_t record = (t + 1) | fence_epoch_[t] << 11;
-  for (std::uint32_t granule = offset >> 4; granule <= (offset + bytes - 1) >> 4; ++granule)
-    writer_[granule] = record;
 }
 
 }  // namespace jfa::simulator

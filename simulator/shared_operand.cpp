@@ -6,6 +6,8 @@
 #include <cstring>
 #include <span>
 
+#include "simulator/race_shadow.h"
+
 namespace jfa::simulator {
 namespace {
 
@@ -31,7 +33,8 @@ void check_chunks(const SharedMemory& shared, const AsyncShadow& shadow,
                   const ProgramPoint& point) {
   if (!shared.checks()) return;
   const std::uint32_t first = addresses.front();
-  if (shared.first_uninitialised(first, bytes) < 0 && shared.unfenced_writer(first, bytes) < 0) return;
+  if (shared.first_uninitialised(first, bytes) < 0 && shared.races()->engine_may_read(first, bytes, point))
+    return;
   // Something in the interval is amiss; it counts only if it lies in the operand.
   for (const std::uint32_t address : addresses) shadow.check_source(address, kChunkBytes, what, point);
 }

@@ -90,7 +90,7 @@ void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access
   });
 }
 
-void TensorMemoryShadow::end(FlightId id) {
+void TensorMemoryShadow::end(FlightId id, const Epoch&) {
   if (id == 0) return;
   const auto found =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });

@@ -42,7 +42,7 @@ class TensorMemoryShadow : public FlightOwner {
   FlightId begin(Access access, const TensorRegion& region, const char* what, const TensorStrand& strand,
                  Order order, const ProgramPoint& point);
   /// Completion was observed: by wait::ld, wait::st, or the mbarrier of a commit.
-  void end(FlightId id) override;
+  void end(FlightId id, const Epoch& event = {}) override;
   /// Whether nobody has observed its completion yet.
   bool in_flight(FlightId id) const;
 

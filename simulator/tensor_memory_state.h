@@ -56,6 +56,8 @@ class CtaTensorMemory : public Extension {
   WarpState& warp(int index) { return warps_[static_cast<std::size_t>(index)]; }
   TensorMemory::Owner owner() const { return &cta_; }
 
+  /// The operations that a thread issues, as events of a strand.
+  Epoch& event(int thread) { return events_[thread]; }
   /// Operations of a thread that nobody is known to have waited for, oldest first.
   std::vector<std::shared_ptr<TensorTicket>>& tickets(int thread) { return tickets_[thread]; }
 
@@ -73,6 +75,7 @@ class CtaTensorMemory : public Extension {
   SmTensorMemory& sm_;
   std::vector<WarpState> warps_;
   std::map<int, std::vector<std::shared_ptr<TensorTicket>>> tickets_;
+  std::map<int, Epoch> events_;
 };
 
 /// The other CTA of a pair: the ranks differ in bit 0 only. Throws if there is none or it has exited.

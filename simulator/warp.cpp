@@ -197,7 +197,7 @@ void Warp::write(Space space, std::uint64_t address, std::uint32_t bytes, const 
 }
 
 std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes, bool write,
-                        const ProgramPoint& where) {
+                        const ProgramPoint& where, bool strong) {
   if (space == Space::kGeneric) {
     if (in_window(address, kSharedWindow))
       space = Space::kSharedCluster, address -= kSharedWindow;
@@ -220,9 +220,9 @@ std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes,
                             place.cta->rank()));
       SharedMemory& shared = place.cta->shared();
       if (write)
-        shared.check_write(place.offset, bytes, thread(std::max(where.lane, 0)), where);
+        shared.check_write(place.offset, bytes, where, strong);
       else
-        shared.check_read(place.offset, bytes, where);
+        shared.check_read(place.offset, bytes, where, strong);
       return shared.data(place.offset);
     }
     case Space::kLocal:

@@ -249,17 +249,27 @@ bool Warpgroups::complete(const Warp& warp, std::size_t pending) const {
 
 void Warpgroups::observe(Warp& warp, std::size_t pending) {
   WarpState& own = state(warp);
+  const int index = warp.index() / kWarpgroupWarps;
+  Epoch event = warpgroups_[static_cast<std::size_t>(index)].event;
+  if (event.strand == 0 && warp.clock != nullptr) {
+    event.strand = cta_.cluster().order.add_strand(fmt::format("products of warpgroup {}", index));
+    warpgroups_[static_cast<std::size_t>(index)].event = event;
+  }
   std::uint64_t last = 0;
   while (own.groups.size() > pending) {
     for (const ProductPtr& product : own.groups.front()) {
       last = std::max(last, product->sequence);
       // A group is the warpgroup's: one warp has seen for all that the operands have been read.
-      for (const FlightRef& flight : product->flights) flight.end();
+      for (const FlightRef& flight : product->flights)
+        flight.end({event.strand, static_cast<std::uint32_t>(product->sequence)});
       product->flights.clear();
     }
     own.groups.pop_front();
   }
-  if (last != 0) own.registers.release(last);
+  if (last == 0) return;
+  own.registers.release(last);
+  event.tick = static_cast<std::uint32_t>(last);
+  warp.acquire(warp.live(), event);
 }
 
 std::string Warpgroups::missing_warps(int warpgroup, const WgmmaProduct& product) const {

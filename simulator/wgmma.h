@@ -85,6 +85,7 @@ class Warpgroups : public Extension {
   struct Warpgroup {
     std::uint64_t complete_issues = 0;  // products that all four warps have issued
     std::deque<ProductPtr> open;        // the others, in order
+    Epoch event;                        // a product's completion: the tick is its sequence number
     std::map<Slot, char> queues;  // products into one accumulator run in order: an address names a queue
   };
   WarpState& state(const Warp& warp) { return warps_[static_cast<std::size_t>(warp.index())]; }

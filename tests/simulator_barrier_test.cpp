@@ -144,7 +144,9 @@ TEST_CASE("clusters: ranks, each other's shared memory, the cluster's barrier") 
     mov.u32 %r1, %ctaid.x;
     mov.u32 %r2, cell;
     mad.lo.u32 %r3, %r1, 10, 7;
-    st.shared.u32 [%r2], %r3;
+    mov.u32 %r10, %tid.x;
+    setp.eq.u32 %p0, %r10, 0;
+    @%p0 st.shared.u32 [%r2], %r3;
     barrier.cluster.arrive.aligned;
     barrier.cluster.wait.aligned;
     xor.b32 %r4, %r0, 1;

@@ -613,6 +613,7 @@ TEST_CASE("CTAs of one SM take turns at tensor memory") {
   .shared .align 8 .b8 address[8];
   mov.u32 %r1, address;
   tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 256;
+  bar.warp.sync 0xffffffff;
   ld.shared.b32 %r2, [%r1];
   bar.sync 0;  // [more]
   tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
@@ -622,6 +623,7 @@ TEST_CASE("CTAs of one SM take turns at tensor memory") {
 )";
   // Two pieces of 256 that nobody gives back leave nothing to wait for.
   const std::string greedy = edited(text, "more",
+                                    "bar.warp.sync 0xffffffff;\n"
                                     "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 256;\n"
                                     "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;");
   for (const char* name : {"sim:sm_100a?sms=1", "sim:sm_100a?sms=1&schedule=lazy"}) {

@@ -357,7 +357,7 @@ TEST_CASE("storing from shared memory: fences, waits, bytes nobody wrote") {
 TEST_CASE("the source may be read, and after .read overwritten") {
   PtxRun run(kPrologue + kFill + kFence + kSync + kStore + "ld.shared.u32 %r1, [tile];\n" + kWaitRead +
              kSync + R"(
-    st.shared.u32 [tile], 12345;
+    @%first st.shared.u32 [tile], 12345;
   )");
   set_map(run, run.out, {});
   check_runs(run, 128, [&] { CHECK(run.output<std::uint32_t>(0) == 0); });

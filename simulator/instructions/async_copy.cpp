@@ -68,9 +68,7 @@ class AsyncCopy final : public AsyncOperation {
   // MMA of the bytes needs its proxy fence.
   void write(LaneCopy& copy) {
     SharedMemory& memory = cta_.shared();
-    memory.clear_flags(copy.offset, bytes_, SharedMemory::kWriteInFlight);
-    memory.check_write(copy.offset, bytes_, copy.thread, issue());
-    if (copy.progress->flight.id != 0) memory.set_flags(copy.offset, bytes_, SharedMemory::kWriteInFlight);
+    memory.set_flags(copy.offset, bytes_, SharedMemory::kInitialised);
     std::memcpy(memory.data(copy.offset), copy.data.data(), bytes_);
     copy.progress->done = copy.progress->source_read = true;
   }
@@ -100,8 +98,8 @@ Step copy(Warp& warp, const Instruction& in, LaneMask active) {
               fmt::format("cp.async: shared {:#x} or global {:#x} is not aligned to {} bytes", c.offset,
                           c.global, o.bytes));
     c.progress = std::make_shared<BulkProgress>();
-    c.progress->flight = {&shadow,
-                          shadow.begin(AsyncShadow::Access::kWrite, c.offset, o.bytes, "cp.async", point)};
+    c.progress->flight = {
+        &shadow, shadow.begin(AsyncShadow::Access::kWrite, c.offset, o.bytes, "cp.async", point, true)};
     cta.extension<AsyncCopyGroups>().add(c.thread, c.progress);
     copies.push_back(std::move(c));
   });
@@ -143,7 +141,8 @@ Step wait_group(Warp& warp, const Instruction& in, LaneMask active) {
   auto wait = std::make_unique<GroupWait>(warp, active, keep);
   if (!wait->ready()) return warp.wait_for(std::move(wait), Resume::kRetry);
   for (int lane = 0; lane < kWarpSize; ++lane)
-    if (active >> lane & 1) warp.cta().extension<AsyncCopyGroups>().observe(warp.thread(lane), keep);
+    if (active >> lane & 1)
+      warp.cta().extension<AsyncCopyGroups>().observe(warp.thread(lane), keep, warp.event(lane));
   return Step::kNext;
 }
 
@@ -155,9 +154,9 @@ Step wait_all(Warp& warp, const Instruction& in, LaneMask active) {
 /// Arrives once every copy that its thread had started is done.
 class CopiesArrive final : public AsyncOperation {
  public:
-  CopiesArrive(Mbarrier& barrier, std::vector<std::shared_ptr<BulkProgress>> copies,
+  CopiesArrive(Mbarrier& barrier, std::vector<std::shared_ptr<BulkProgress>> copies, VectorClock clock,
                const ProgramPoint& point)
-      : AsyncOperation(point), barrier_(barrier), copies_(std::move(copies)) {}
+      : AsyncOperation(point), barrier_(barrier), copies_(std::move(copies)), clock_(std::move(clock)) {}
   bool ready() const override {
     for (const auto& copy : copies_)
       if (!copy->done) return false;
@@ -167,6 +166,7 @@ class CopiesArrive final : public AsyncOperation {
     std::vector<FlightRef> flights;
     for (const auto& copy : copies_) flights.push_back(copy->flight);
     barrier_.release_on_observation(flights);
+    barrier_.arriving().join(clock_);
     barrier_.arrive(1, issue());
     return true;
   }
@@ -175,6 +175,7 @@ class CopiesArrive final : public AsyncOperation {
  private:
   Mbarrier& barrier_;
   std::vector<std::shared_ptr<BulkProgress>> copies_;
+  VectorClock clock_;  // of the thread when it asked
 };
 
 // small[0]: .noinc
@@ -185,8 +186,10 @@ Step mbarrier_arrive(Warp& warp, const Instruction& in, LaneMask active) {
     Mbarrier& barrier =
         cta.extension<Mbarriers>().at(own_shared_offset_of(warp, o.destination, lane, point), point);
     if (in.small[0] == 0) barrier.expect_arrival(point);
+    VectorClock clock;
+    warp.release(LaneMask{1} << lane, clock);
     warp.machine().post(std::make_unique<CopiesArrive>(
-        barrier, cta.extension<AsyncCopyGroups>().unobserved(warp.thread(lane)), point));
+        barrier, cta.extension<AsyncCopyGroups>().unobserved(warp.thread(lane)), std::move(clock), point));
   });
   return Step::kNext;
 }

@@ -75,7 +75,7 @@ class AsyncReduction final : public AsyncOperation {
 
   bool advance(Machine&) override {
     if (!written_) {
-      destination_.cta->shared().check_read(destination_.offset, value_.bytes, issue());
+      note();
       reduce_elements(kind_.op, kind_.type, destination_.cta->shared().data(destination_.offset),
                       value_.data.data(), value_.bytes);
       written_ = true;
@@ -90,6 +90,19 @@ class AsyncReduction final : public AsyncOperation {
   }
 
  private:
+  // A word that many reduce into has no single writer: the barrier's phase stands for all of them.
+  void note() const {
+    SharedMemory& memory = destination_.cta->shared();
+    if (memory.checks() && memory.first_uninitialised(destination_.offset, value_.bytes) >= 0)
+      fail_at(ErrorKind::kUninitialised, issue(), destination_.offset,
+              fmt::format("red.async of shared {:#x}, which nothing has written", destination_.offset));
+    Epoch event = destination_.barrier->event();
+    ++event.tick;
+    if (RaceShadow* races = memory.races())
+      races->note_engine(RaceShadow::Access::kWrite, destination_.offset, value_.bytes, "red.async", issue(),
+                         event, false);
+  }
+
   BulkDestination destination_;
   Value value_;
   ReductionKind kind_;

@@ -84,8 +84,8 @@ Step atomic(Warp& warp, const Instruction& in, LaneMask active) {
     const u64 address = base + static_cast<u64>(a.address.displacement);
     const ProgramPoint point = warp.point(in, i);
     const u32 all_bytes = static_cast<u32>(bytes * count);
-    warp.locate(a.space, address, all_bytes, false, point);  // it reads, too
-    std::byte* memory = warp.locate(a.space, address, all_bytes, true, point);
+    warp.locate(a.space, address, all_bytes, false, point, true);  // it reads, too
+    std::byte* memory = warp.locate(a.space, address, all_bytes, true, point, true);
     for (std::size_t k = 0; k < count; ++k) {
       u64 old = 0;
       std::memcpy(&old, memory + k * bytes, bytes);

@@ -8,7 +8,8 @@ namespace {
 
 class BarrierWait : public Wait {
  public:
-  BarrierWait(const Cta& cta, int id) : cta_(cta), id_(id), round_(cta.barriers[id].round) {}
+  BarrierWait(Warp& warp, LaneMask lanes, int id)
+      : warp_(warp), cta_(warp.cta()), lanes_(lanes), id_(id), round_(cta_.barriers[id].round) {}
   bool ready() const override { return cta_.barriers[id_].round != round_; }
   std::string describe() const override {
     const Cta::NamedBarrier& b = cta_.barriers[id_];
@@ -16,26 +17,39 @@ class BarrierWait : public Wait {
         b.expected == 0 ? static_cast<std::uint32_t>(cta_.live_threads()) : b.expected;
     return fmt::format("barrier {}: {} of {} threads have arrived", id_, b.arrived, expected);
   }
+  void finish() override { warp_.acquire(lanes_, cta_.barriers[id_].clock); }
 
  private:
+  Warp& warp_;
   const Cta& cta_;
+  LaneMask lanes_;
   int id_;
   std::uint64_t round_;
 };
 
 class ClusterWait : public Wait {
  public:
-  ClusterWait(const Cluster& cluster, std::uint64_t round) : cluster_(cluster), round_(round) {}
+  ClusterWait(Warp& warp, LaneMask lanes)
+      : warp_(warp), cluster_(warp.cta().cluster()), lanes_(lanes), round_(warp.cluster_round) {}
   bool ready() const override { return cluster_.barrier_round != round_; }
   std::string describe() const override {
     return fmt::format("the cluster's barrier: {} of {} threads have arrived", cluster_.barrier_arrived,
                        cluster_.live_threads());
   }
+  void finish() override { warp_.acquire(lanes_, cluster_.barrier_clock); }
 
  private:
+  Warp& warp_;
   const Cluster& cluster_;
+  LaneMask lanes_;
   std::uint64_t round_;
 };
+
+Step wait_or_go_on(Warp& warp, std::unique_ptr<Wait> wait) {
+  if (!wait->ready()) return warp.wait_for(std::move(wait), Resume::kNext);
+  wait->finish();
+  return Step::kNext;
+}
 
 constexpr int kBarriers = 16;
 
@@ -76,6 +90,7 @@ int arrive(Warp& warp, const Instruction& in, LaneMask active) {
                      b.expected == 0 ? "all" : std::to_string(b.expected)));
   b.open = true;
   b.expected = count;
+  warp.release(active, b.arrivals);
   // With a thread count, a warp counts in full, whichever of its lanes exist.
   const bool whole = count != 0 && active == warp.live();
   b.arrived += whole ? kWarpSize : static_cast<u32>(std::popcount(active));
@@ -99,9 +114,9 @@ Step arrive_only(Warp& warp, const Instruction& in, LaneMask active) {
 
 Step sync(Warp& warp, const Instruction& in, LaneMask active) {
   const int id = arrive(warp, in, active);
-  auto wait = std::make_unique<BarrierWait>(warp.cta(), id);
+  auto wait = std::make_unique<BarrierWait>(warp, active, id);
   warp.cta().settle_barriers();
-  return wait->ready() ? Step::kNext : warp.wait_for(std::move(wait), Resume::kNext);
+  return wait_or_go_on(warp, std::move(wait));
 }
 
 // Behind the sync of a bar.red: its result. The barrier cannot have been reused before every waiter went on,
@@ -153,17 +168,16 @@ Step cluster_arrive(Warp& warp, const Instruction& in, LaneMask active) {
     fail(ErrorKind::kBarrier, warp.point(in), "a thread arrives twice at the cluster's barrier in one round");
   warp.cluster_arrived |= active;
   cluster.barrier_arrived += std::popcount(active);
+  warp.release(active, cluster.barrier_arrivals);
   warp.cta().settle_barriers();
   return Step::kNext;
 }
 
 Step cluster_wait(Warp& warp, const Instruction& in, LaneMask active) {
-  const Cluster& cluster = warp.cta().cluster();
   if ((warp.cluster_arrived & active) != active)
     fail(ErrorKind::kBarrier, warp.point(in),
          "a thread waits at the cluster's barrier without having arrived");
-  auto wait = std::make_unique<ClusterWait>(cluster, warp.cluster_round);
-  return wait->ready() ? Step::kNext : warp.wait_for(std::move(wait), Resume::kNext);
+  return wait_or_go_on(warp, std::make_unique<ClusterWait>(warp, active));
 }
 
 }  // namespace

@@ -10,8 +10,7 @@ namespace {
 
 // From here on the asynchronous proxy sees what these threads wrote to shared memory.
 Step fence_shared(Warp& warp, const Instruction&, LaneMask active) {
-  for (int lane = 0; lane < kWarpSize; ++lane)
-    if (active >> lane & 1) warp.cta().shared().fence_proxy_async(warp.thread(lane));
+  if (warp.clock != nullptr) warp.cta().cluster().order.fence_proxy(*warp.clock, active, warp.live());
   return Step::kNext;
 }
 

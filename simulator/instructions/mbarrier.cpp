@@ -49,8 +49,25 @@ Step invalidate(Warp& warp, const Instruction& in, LaneMask active) {
   return Step::kNext;
 }
 
+// What the lanes have done so far is published by the barriers at which they are about to arrive.
+void release(Warp& warp, const Instruction& in, LaneMask active, const Operands& o) {
+  if (warp.clock == nullptr) return;
+  while (active != 0) {
+    Mbarrier* barrier = nullptr;
+    LaneMask lanes = 0;
+    for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+      Mbarrier& own = barrier_of(warp, o, lane, point);
+      if (barrier == nullptr) barrier = &own;
+      if (barrier == &own) lanes |= LaneMask{1} << lane;
+    });
+    warp.release(lanes, barrier->arriving());
+    active &= ~lanes;
+  }
+}
+
 Step arrive(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<Operands>();
+  release(warp, in, active, o);
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     Mbarrier& barrier = barrier_of(warp, o, lane, point);
     const std::uint32_t value = o.value == kNoSlot ? 1 : warp.lanes<std::uint32_t>(o.value)[lane];
@@ -152,6 +169,7 @@ Step wait(Warp& warp, const Instruction& in, LaneMask active) {
   LaneMask done = 0;
   std::vector<Awaited> asked;
   std::vector<bool> answers;
+  std::vector<std::pair<Mbarrier*, LaneMask>> observed;
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     const SharedPlace place = shared_place_of(warp, o.address, lane, point);
     const Awaited question{place.cta, place.offset, awaited_value(warp, o, lane, point)};
@@ -161,9 +179,13 @@ Step wait(Warp& warp, const Instruction& in, LaneMask active) {
       answers.push_back(
           o.by_parity ? barrier.test_parity(static_cast<std::uint32_t>(question.value), warp.index(), point)
                       : barrier.test_state(question.value, warp.index(), point));
+      if (answers.back()) observed.emplace_back(&barrier, 0);
     }
-    if (answers.back()) done |= LaneMask{1} << lane;
+    if (!answers.back()) return;
+    done |= LaneMask{1} << lane;
+    observed.back().second |= LaneMask{1} << lane;
   });
+  for (const auto& [barrier, lanes] : observed) warp.acquire(lanes, barrier->clock());
   if (done == 0 && o.may_suspend)
     return warp.wait_for(std::make_unique<BarrierWait>(std::move(asked), o.by_parity), Resume::kRetry);
   warp.set_predicate(o.result, active, done);

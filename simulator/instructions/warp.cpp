@@ -186,6 +186,7 @@ constexpr auto float_extreme = [](float a, float b) {
 
 Step warp_barrier(Warp& warp, const Instruction& in, LaneMask active) {
   JFA_CONVERGE(in.operand[0]);
+  if (warp.clock != nullptr) warp.cta().cluster().order.sync_lanes(*warp.clock, active, warp.live());
   return Step::kNext;
 }
 

@@ -1,0 +1,307 @@
+#include "simulator/race_shadow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "simulator/machine.h"
+
+namespace jfa::simulator {
+namespace {
+
+constexpr std::uint32_t kCellBytes = 4;
+constexpr std::uint32_t kBlockBytes = 256;  // what used_ tells apart
+constexpr std::uint8_t kWholeCell = 0xf;
+
+// The part of [offset, offset + bytes) that lies in a cell.
+std::uint8_t bytes_in(std::uint32_t cell, std::uint32_t offset, std::uint32_t bytes) {
+  const std::uint32_t begin = std::max(offset, cell * kCellBytes) - cell * kCellBytes;
+  const std::uint32_t end = std::min(offset + bytes, (cell + 1) * kCellBytes) - cell * kCellBytes;
+  return static_cast<std::uint8_t>((1u << end) - (1u << begin));
+}
+
+const char* verb(RaceShadow::Access access) {
+  return access == RaceShadow::Access::kRead ? "reads" : "writes";
+}
+
+WarpClock& clock_of(const ProgramPoint& point) { return *point.cta->warp(point.warp).clock; }
+
+}  // namespace
+
+RaceShadow::RaceShadow(const Cta& cta, HappensBefore& order, std::uint32_t size_bytes)
+    : cta_(cta), order_(order), used_(size_bytes / kBlockBytes + 1) {
+  const std::size_t cells = std::size_t{size_bytes} / kCellBytes + 1;
+  cells_.reset(static_cast<Cell*>(std::calloc(cells, sizeof(Cell))));
+}
+
+RaceShadow::Record RaceShadow::record_of(const ProgramPoint& point, const WarpClock& clock, int lane,
+                                         bool strong) const {
+  Record record;
+  record.tick = clock.now();
+  record.lanes = LaneMask{1} << lane;
+  if (point.instruction != nullptr)
+    record.pc = static_cast<std::uint32_t>(point.instruction - cta_.machine().entry().code.data());
+  record.strand = clock.strand();
+  record.strong = strong;
+  return record;
+}
+
+// --- Threads
+
+void RaceShadow::read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong) {
+  WarpClock& clock = clock_of(point);
+  const int lane = std::max(point.lane, 0);
+  used_[offset / kBlockBytes] = 1;
+  Record record = record_of(point, clock, lane, strong);
+  for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
+    Cell& cell = cells_[c];
+    record.bytes = bytes_in(c, offset, bytes);
+    if (const Record* other = unordered(cell, record.bytes, Access::kRead, strong, clock, lane))
+      refuse(Access::kRead, c * kCellBytes, nullptr, *other, point);
+    add(cell, record, clock);
+    if (strong) order_strong(c, point, clock, lane);
+  }
+}
+
+void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong) {
+  WarpClock& clock = clock_of(point);
+  const int lane = std::max(point.lane, 0);
+  used_[offset / kBlockBytes] = 1;
+  clock.note_write(lane);
+  Record record = record_of(point, clock, lane, strong);
+  record.wrote = true;
+  for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
+    Cell& cell = cells_[c];
+    record.bytes = bytes_in(c, offset, bytes);
+    // Lanes may write the same place in one instruction: one of them wins.
+    const Record& w = cell.write;
+    const bool together = w.strand == record.strand && w.tick == record.tick && w.pc == record.pc;
+    const Record* other = unordered(cell, record.bytes, Access::kWrite, strong, clock, lane, together);
+    if (other != nullptr) refuse(Access::kWrite, c * kCellBytes, nullptr, *other, point);
+    const Record last = cell.write;
+    cell.write = record;
+    if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick)
+      cell.write.bytes |= last.bytes;
+    else if (last.tick != 0 && (last.bytes & ~record.bytes) != 0)
+      add(cell, last, clock);
+    if (record.bytes == kWholeCell) forget_others(cell);
+    if (strong) order_strong(c, point, clock, lane);
+  }
+}
+
+// Threads that meet at a strong access are ordered by it, in the order in which they came.
+void RaceShadow::order_strong(std::uint32_t cell, const ProgramPoint& point, WarpClock& clock, int lane) {
+  VectorClock& meeting = strong_[cell];
+  const LaneMask lanes = LaneMask{1} << lane, live = point.cta->warp(point.warp).live();
+  order_.acquire(clock, lanes, live, meeting);
+  order_.release(clock, lanes, live, meeting);
+}
+
+const RaceShadow::Record* RaceShadow::unordered(const Cell& cell, std::uint8_t bytes, Access access,
+                                                bool strong, const WarpClock& clock, int lane,
+                                                bool but_write) const {
+  const auto conflicts = [&](const Record& r) {
+    return r.tick != 0 && (r.bytes & bytes) != 0 && !(strong && r.strong) && !ordered(r, clock, lane);
+  };
+  if (!but_write && conflicts(cell.write)) return &cell.write;
+  const bool reads = access == Access::kRead;
+  if (cell.others == 0) return !(reads && !cell.read.wrote) && conflicts(cell.read) ? &cell.read : nullptr;
+  for (const Record& r : others_[cell.others - 1])
+    if (!(reads && !r.wrote) && conflicts(r)) return &r;
+  return nullptr;
+}
+
+// A reader, or a writer that is not the last. Merges with what the same warp has read, as far as the new
+// access is at least as hard to be ordered after.
+void RaceShadow::add(Cell& cell, const Record& record, const WarpClock& clock) {
+  const auto merge = [&](Record& old) {
+    if (old.tick == 0) {
+      old = record;
+      return true;
+    }
+    if (old.strand != record.strand || old.strong != record.strong || old.wrote != record.wrote) return false;
+    if (old.tick == record.tick && (old.lanes == record.lanes || old.bytes == record.bytes)) {
+      old.lanes |= record.lanes;
+      old.bytes |= record.bytes;
+      return true;
+    }
+    const bool implied = old.lanes == record.lanes || old.tick <= clock.synced();
+    if (!implied || (old.bytes & ~record.bytes) != 0) return false;
+    old = record;
+    return true;
+  };
+  if (cell.others == 0) {
+    if (merge(cell.read)) return;
+    if (free_others_.empty()) {
+      others_.emplace_back();
+      free_others_.push_back(static_cast<std::uint32_t>(others_.size()));
+    }
+    cell.others = free_others_.back();
+    free_others_.pop_back();
+    others_[cell.others - 1].push_back(cell.read);
+  }
+  std::vector<Record>& readers = others_[cell.others - 1];
+  for (Record& old : readers)
+    if (merge(old)) return;
+  readers.push_back(record);
+}
+
+void RaceShadow::forget_others(Cell& cell) {
+  cell.read = {};
+  if (cell.others == 0) return;
+  others_[cell.others - 1].clear();
+  free_others_.push_back(cell.others);
+  cell.others = 0;
+}
+
+void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_t bytes,
+                               const ProgramPoint& point) {
+  if (const Interval* i = unordered_interval(access, offset, bytes, clock_of(point), std::max(point.lane, 0)))
+    refuse(access, offset, nullptr, i->access, i->point, i->what, point);
+}
+
+void RaceShadow::check_initialised(std::uint32_t offset, const ProgramPoint& point) const {
+  if (point.cta == nullptr || point.warp < 0) return;
+  const Record& init = cells_[offset / kCellBytes].write;
+  if (init.tick == 0 || ordered(init, clock_of(point), point.lane)) return;
+  fail_at(ErrorKind::kRace, point, offset,
+          fmt::format("the mbarrier at shared {:#x} {} is used, and its mbarrier.init is not ordered before",
+                      offset, cta_.shared_symbol(offset)),
+          fmt::format("it was initialised by {}", point_of(init).describe()));
+}
+
+// --- Engines
+
+template <class Visit>
+bool RaceShadow::for_each_used_cell(std::uint32_t offset, std::uint32_t bytes, Visit visit) const {
+  const std::uint32_t end = offset + bytes;
+  for (std::uint32_t at = offset; at < end; at = (at / kBlockBytes + 1) * kBlockBytes) {
+    if (used_[at / kBlockBytes] == 0) continue;
+    const std::uint32_t last = std::min(end, (at / kBlockBytes + 1) * kBlockBytes);
+    for (std::uint32_t c = at / kCellBytes; c <= (last - 1) / kCellBytes; ++c)
+      if (!visit(c, bytes_in(c, offset, bytes))) return false;
+  }
+  return true;
+}
+
+const RaceShadow::Interval* RaceShadow::unordered_interval(Access access, std::uint32_t offset,
+                                                           std::uint32_t bytes, const WarpClock& clock,
+                                                           int lane) const {
+  for (const Interval& i : intervals_) {
+    if (access == Access::kRead && i.access == Access::kRead) continue;
+    if (i.overlaps(offset, offset + bytes) && !order_.ordered(i.event, clock, lane)) return &i;
+  }
+  return nullptr;
+}
+
+bool RaceShadow::engine_may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
+  const WarpClock& clock = clock_of(point);
+  if (unordered_interval(Access::kRead, offset, bytes, clock, point.lane) != nullptr) return false;
+  return for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
+    const Record& w = cells_[c].write;
+    if (w.tick == 0 || (w.bytes & mask) == 0) return true;
+    return ordered(w, clock, point.lane) && (!w.generic || order_.fenced(w.event(), clock, point.lane));
+  });
+}
+
+void RaceShadow::check_engine(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
+                              const ProgramPoint& point) {
+  const WarpClock& clock = clock_of(point);
+  const int lane = point.lane;
+  if (const Interval* i = unordered_interval(access, offset, bytes, clock, lane))
+    refuse(access, std::max(offset, i->begin), what, i->access, i->point, i->what, point);
+  for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
+    const Cell& cell = cells_[c];
+    if (const Record* other = unordered(cell, mask, access, false, clock, lane))
+      refuse(access, std::max(offset, c * kCellBytes), what, *other, point);
+    const Record& w = cell.write;
+    if (access == Access::kRead && w.tick != 0 && (w.bytes & mask) != 0 && w.generic &&
+        !order_.fenced(w.event(), clock, lane)) {
+      const std::uint32_t at = std::max(offset, c * kCellBytes);
+      const ProgramPoint writer = point_of(w);
+      const std::string who =
+          writer.warp < 0 ? order_.describe(w.strand)
+                          : fmt::format("thread {} (warp {} lane {})", writer.warp * kWarpSize + writer.lane,
+                                        writer.warp, writer.lane);
+      fail_at(ErrorKind::kMissingFence, point, at,
+              fmt::format("{} reads shared {:#x} {}, which {} wrote without fence.proxy.async behind it",
+                          what, at, cta_.shared_symbol(at), who),
+              fmt::format("it was written by {}", writer.describe()));
+    }
+    return true;
+  });
+  if (access == Access::kWrite) forget(offset, bytes);
+}
+
+void RaceShadow::forget(std::uint32_t offset, std::uint32_t bytes) {
+  const std::uint32_t end = offset + bytes;
+  for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
+    if (mask != kWholeCell) return true;
+    forget_others(cells_[c]);
+    cells_[c] = {};
+    return true;
+  });
+  for (std::uint32_t block = (offset + kBlockBytes - 1) / kBlockBytes; block < end / kBlockBytes; ++block)
+    used_[block] = 0;
+  std::erase_if(intervals_, [&](const Interval& i) { return offset <= i.begin && i.end <= end; });
+}
+
+void RaceShadow::note_engine(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
+                             const ProgramPoint& point, const Epoch& event, bool generic) {
+  if (generic && event.lanes != 0) clock_of(point).note_write(std::max(point.lane, 0));
+  if (bytes >= kLeastInterval) {
+    std::erase_if(intervals_, [&](const Interval& i) {
+      return i.access == access && i.event.strand == event.strand && offset <= i.begin &&
+             i.end <= offset + bytes;
+    });
+    intervals_.push_back({offset, offset + bytes, access, event, what, point});
+    return;
+  }
+  Record record;
+  record.tick = event.tick;
+  record.lanes = event.lanes;
+  record.pc = point.instruction == nullptr
+                  ? 0
+                  : static_cast<std::uint32_t>(point.instruction - cta_.machine().entry().code.data());
+  record.strand = event.strand;
+  record.generic = generic;
+  record.wrote = access == Access::kWrite;
+  for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
+    used_[c * kCellBytes / kBlockBytes] = 1;
+    record.bytes = bytes_in(c, offset, bytes);
+    if (record.wrote)
+      cells_[c].write = record;
+    else
+      add(cells_[c], record, clock_of(point));
+  }
+}
+
+// --- Reports
+
+ProgramPoint RaceShadow::point_of(const Record& record) const {
+  ProgramPoint point = order_.warp_of(record.strand);
+  point.instruction = &cta_.machine().entry().code[record.pc];
+  if (point.cta == nullptr) point.cta = &cta_;
+  if (record.lanes != 0) point.lane = __builtin_ctz(record.lanes);
+  return point;
+}
+
+void RaceShadow::refuse(Access access, std::uint32_t offset, const char* what, Access earlier,
+                        const ProgramPoint& other, const char* other_what, const ProgramPoint& point) const {
+  const std::string symbol = cta_.shared_symbol(offset);
+  fail_at(ErrorKind::kRace, point, offset,
+          fmt::format("{} {} shared {:#x}{}{}, which {} {} too, and nothing orders the two",
+                      what == nullptr ? "a thread" : what, verb(access), offset, symbol.empty() ? "" : " ",
+                      symbol, other_what == nullptr ? "another thread" : other_what, verb(earlier)),
+          fmt::format("the other access: {}", other.describe()));
+}
+
+void RaceShadow::refuse(Access access, std::uint32_t offset, const char* what, const Record& record,
+                        const ProgramPoint& point) const {
+  const bool engine = !record.generic || record.lanes == 0;
+  refuse(access, offset, what, record.wrote ? Access::kWrite : Access::kRead, point_of(record),
+         engine ? "an asynchronous operation" : nullptr, point);
+}
+
+}  // namespace jfa::simulator

@@ -1,0 +1,112 @@
+// Races in the shared memory of a CTA: two accesses of the same bytes, one of them a write, that nothing
+// orders. Found by clocks, so that it does not matter which of them came first on this schedule.
+//
+// What threads access is recorded per four bytes, by the last writer and the others since. What engines
+// access comes in large pieces and is recorded as intervals.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/happens_before.h"
+#include "simulator/report.h"
+
+namespace jfa::simulator {
+
+class RaceShadow {
+ public:
+  enum class Access : std::uint8_t { kRead, kWrite };
+  /// What engines touch in smaller pieces is recorded like accesses of threads.
+  static constexpr std::uint32_t kLeastInterval = 512;
+
+  RaceShadow(const Cta& cta, HappensBefore& order, std::uint32_t size_bytes);
+
+  // --- Threads: the lane of the point (0 if it has none). `strong`: volatile, relaxed, acquire, release or
+  // atomic: such accesses do not race with each other, and order what is around them.
+  void read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong);
+  void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong);
+  /// A thread accesses bytes that an engine has touched (SharedMemory::kEngineRead, kEngineWritten).
+  void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
+  /// An mbarrier is used: its mbarrier.init must have happened before.
+  void check_initialised(std::uint32_t offset, const ProgramPoint& point) const;
+
+  // --- Engines. `what`: "TMA load", for reports.
+  /// At the instruction that starts an operation, on whose behalf it accesses the bytes. Throws kRace, and
+  /// kMissingFence for a read of what a thread wrote without a proxy fence. A write forgets the past of the
+  /// bytes.
+  void check_engine(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
+                    const ProgramPoint& point);
+  /// Whether check_engine of a read would throw nothing.
+  bool engine_may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const;
+  /// The operation's completion is the event; `generic`: a cp.async, which writes through the generic proxy.
+  void note_engine(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
+                   const ProgramPoint& point, const Epoch& event, bool generic);
+
+ private:
+  /// Accesses of some lanes of a warp in one tick; or of an engine, with no lanes.
+  struct Record {
+    std::uint32_t tick = 0;  // 0: none
+    LaneMask lanes = 0;
+    std::uint32_t pc = 0;
+    Strand strand = 0;
+    std::uint8_t bytes = 0;  // of the four, a bit each
+    bool strong = false;
+    bool generic = true;
+    bool wrote = false;  // among the readers: a writer of bytes that the last one did not write
+    Epoch event() const { return {strand, tick, lanes}; }
+  };
+  struct Cell {
+    Record write;
+    Record read;               // the only one …
+    std::uint32_t others = 0;  // … or index + 1 into others_
+  };
+  struct Interval {
+    std::uint32_t begin, end;
+    Access access;
+    Epoch event;
+    const char* what;
+    ProgramPoint point;
+    bool overlaps(std::uint32_t first, std::uint32_t last) const { return begin < last && first < end; }
+  };
+
+  Record record_of(const ProgramPoint& point, const WarpClock& clock, int lane, bool strong) const;
+  bool ordered(const Record& record, const WarpClock& clock, int lane) const {
+    return order_.ordered(record.event(), clock, lane);
+  }
+  void add(Cell& cell, const Record& record, const WarpClock& clock);
+  void forget_others(Cell& cell);
+  void forget(std::uint32_t offset, std::uint32_t bytes);
+  /// The first record among the cell's that is not ordered before the access, or null. `but_write`: its write
+  /// aside.
+  const Record* unordered(const Cell& cell, std::uint8_t bytes, Access access, bool strong,
+                          const WarpClock& clock, int lane, bool but_write = false) const;
+  void order_strong(std::uint32_t cell, const ProgramPoint& point, WarpClock& clock, int lane);
+  [[noreturn]] void refuse(Access access, std::uint32_t offset, const char* what, Access earlier,
+                           const ProgramPoint& other, const char* other_what,
+                           const ProgramPoint& point) const;
+  [[noreturn]] void refuse(Access access, std::uint32_t offset, const char* what, const Record& record,
+                           const ProgramPoint& point) const;
+  ProgramPoint point_of(const Record& record) const;
+  const Interval* unordered_interval(Access access, std::uint32_t offset, std::uint32_t bytes,
+                                     const WarpClock& clock, int lane) const;
+  template <class Visit>
+  bool for_each_used_cell(std::uint32_t offset, std::uint32_t bytes, Visit visit) const;
+
+  struct Free {
+    void operator()(Cell* cells) const { std::free(cells); }
+  };
+
+  const Cta& cta_;
+  HappensBefore& order_;
+  std::unique_ptr<Cell[], Free> cells_;  // zero pages until they are used
+  std::vector<std::uint8_t> used_;       // by block of cells: whether some of its cells have records
+  std::vector<std::vector<Record>> others_;
+  std::vector<std::uint32_t> free_others_;
+  std::vector<Interval> intervals_;                        // some dozens at most
+  std::unordered_map<std::uint32_t, VectorClock> strong_;  // by cell
+};
+
+}  // namespace jfa::simulator

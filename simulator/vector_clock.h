@@ -1,0 +1,56 @@
+// What one strand of a kernel knows about the others: the clocks of happens-before.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace jfa::simulator {
+
+/// Something whose events follow each other: a warp (with all its lanes), one lane that synchronises without
+/// its warp, the phases of an mbarrier, the products that one thread issues. Numbered within a cluster.
+using Strand = std::uint16_t;
+
+/// An event: the tick-th of a strand, counted from 1; 0 is none.
+struct Epoch {
+  Strand strand = 0;
+  std::uint32_t tick = 0;
+  std::uint32_t lanes = 0;  ///< if it is a warp's: of those of its lanes. 0: of the strand as a whole
+};
+
+class VectorClock {
+ public:
+  /// The last tick of the strand that happened before.
+  std::uint32_t seen(Strand strand) const { return strand < seen_.size() ? seen_[strand] : 0; }
+  /// The last tick of the strand whose generic writes the asynchronous proxy may read: its fence.proxy.async
+  /// happened before, too.
+  std::uint32_t fenced(Strand strand) const { return strand < fenced_.size() ? fenced_[strand] : 0; }
+
+  void see(Strand strand, std::uint32_t tick) { raise(seen_, strand, tick); }
+  void fence(Strand strand, std::uint32_t tick) { raise(fenced_, strand, tick); }
+  void join(const VectorClock& other) {
+    join(seen_, other.seen_);
+    join(fenced_, other.fenced_);
+  }
+  void clear() {
+    seen_.clear();
+    fenced_.clear();
+  }
+
+ private:
+  static void raise(std::vector<std::uint32_t>& ticks, Strand strand, std::uint32_t tick) {
+    if (strand >= ticks.size()) ticks.resize(std::size_t{strand} + 1);
+    ticks[strand] = std::max(ticks[strand], tick);
+  }
+  static void join(std::vector<std::uint32_t>& to, const std::vector<std::uint32_t>& from) {
+    if (to.size() < from.size()) to.resize(from.size());
+    std::uint32_t* const t = to.data();  // local pointers: the loop becomes vector code
+    const std::uint32_t* const f = from.data();
+    for (std::size_t i = 0; i < from.size(); ++i) t[i] = std::max(t[i], f[i]);
+  }
+
+  std::vector<std::uint32_t> seen_, fenced_;
+};
+
+}  // namespace jfa::simulator

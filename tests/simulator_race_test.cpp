@@ -1,0 +1,172 @@
+// Races in shared memory: found whatever the order, by clocks; and no false alarm where something orders.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/simulator_one_op.h"
+
+namespace jfa::simulator::test {
+namespace {
+
+const std::string kShared = R"(
+  .shared .align 16 .b8 cells[1024];
+  .shared .align 8 .b64 bar, other;
+  mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 31; shr.u32 %r2, %r0, 5;
+  setp.eq.u32 %p0, %r0, 0;      // thread 0
+  setp.eq.u32 %p1, %r2, 1;      // warp 1
+  setp.eq.u32 %p2, %r1, 0;      // lane 0
+  setp.eq.u32 %p3, %r0, 32;     // thread 32
+  shl.b32 %r3, %r0, 2;
+  mov.u32 %r4, cells; add.u32 %r5, %r4, %r3;
+  st.shared.u32 [%r5], 0;
+  bar.sync 0;
+)";
+const std::string kBarrier =
+    "@%p0 mbarrier.init.shared.b64 [bar], 1;\n@%p0 mbarrier.init.shared.b64 [other], 32;\nbar.sync 0;\n";
+const std::string kWait = "WAIT: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 0;\n@!%p7 bra WAIT;\n";
+
+struct Case {
+  std::string name;
+  std::string body;
+  std::string report;  // a part of it; empty: silent
+  ErrorKind kind = ErrorKind::kRace;
+};
+
+void check_all(const std::vector<Case>& cases, const RunShape& shape = {.block = {64, 1, 1}}) {
+  for (const Case& c : cases)
+    for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom}) {
+      RunShape run = shape;
+      run.options.schedule = schedule;
+      run.options.seed = 3;
+      const Run result = run_kernel(kernel_text(kShared + c.body + "\nret;"), 64, run);
+      CAPTURE(c.name);
+      CAPTURE(std::string(to_string(schedule)));
+      CAPTURE(result.failure());
+      CHECK(result.result.ok == c.report.empty());
+      if (c.report.empty()) continue;
+      CHECK(result.result.report.kind == c.kind);
+      CHECK(result.result.report.text().find(c.report) != std::string::npos);
+    }
+}
+
+TEST_CASE("warps meet at bar.sync, or race") {
+  const std::string write = "st.shared.u32 [%r5], %r0;\n", read = "ld.shared.u32 %r6, [cells+252];\n";
+  check_all(
+      {{"write and read", write + "bar.sync 0;\n" + read, ""},
+       {"without a barrier", write + read, "nothing orders the two"},
+       {"both accesses are named", write + read, "st.shared.u32 [%r5], %r0;"},
+       {"both, whichever came first", write + read, "ld.shared.u32 %r6, [cells+252];"},
+       {"another barrier", write + "bar.sync 0, 64;\n" + read, ""},
+       {"a warp of its own", write + "@%p1 bar.sync 1, 32;\n" + read, "nothing orders the two"},
+       {"arrive and sync",
+        write + "@%p1 bar.arrive 1, 64;\n@!%p1 bar.sync 1, 64;\n@!%p1 ld.shared.u32 %r6, [cells+252];", ""},
+       {"only the other way round",
+        write + "@%p1 bar.arrive 1, 64;\n@!%p1 bar.sync 1, 64;\n@%p1 ld.shared.u32 %r6, [cells];",
+        "nothing orders the two"},
+       {"write after read",
+        "@%p0 st.shared.u32 [cells], 1;\nbar.sync 0;\nld.shared.u32 %r6, [cells];\n"
+        "@%p3 st.shared.u32 [cells], 2;",
+        "nothing orders the two"},
+       {"write after read behind a barrier",
+        "@%p0 st.shared.u32 [cells], 1;\nbar.sync 0;\nld.shared.u32 %r6, [cells];\nbar.sync 0;\n"
+        "@%p3 st.shared.u32 [cells], 2;",
+        ""},
+       {"neighbouring bytes are no conflict", "add.u32 %r7, %r4, %r0;\nst.shared.u8 [%r7], %r0;", ""},
+       {"the same bytes are",
+        "shr.u32 %r7, %r0, 1;\nadd.u32 %r7, %r4, %r7;\n"
+        "@%p1 sub.u32 %r7, %r7, 1;\nst.shared.u8 [%r7], %r0;",
+        "nothing orders the two"}});
+}
+
+TEST_CASE("lanes meet at bar.warp.sync") {
+  const std::string write = "@%p0 st.shared.u32 [cells], 7;\n", read = "ld.shared.u32 %r6, [cells];\n";
+  const RunShape one_warp{.block = {32, 1, 1}};
+  check_all({{"one lane writes for all", write + "bar.warp.sync 0xffffffff;\n" + read, ""},
+             {"without", write + read, "nothing orders the two"},
+             {"a shuffle orders no memory", write + "shfl.sync.idx.b32 %r7, %r0, 0, 31, 0xffffffff;\n" + read,
+              "nothing orders the two"},
+             {"all lanes write one place in one instruction", "st.shared.u32 [cells], 7;\n", ""},
+             {"a lane reads what it wrote", "st.shared.u32 [%r5], 7;\nld.shared.u32 %r6, [%r5];", ""}},
+            one_warp);
+}
+
+TEST_CASE("an mbarrier orders what its arrivals knew before what its waiters do") {
+  const std::string arrive = "mbarrier.arrive.shared.b64 _, [bar];\n";
+  const std::string produce = kBarrier + "@!%p0 bra CONSUME;\nst.shared.u32 [cells], 7;\n";
+  const std::string consume = "CONSUME:\n@!%p1 bra END;\n";
+  const std::string end = "END:\n";
+  check_all(
+      {{"produced and waited for", produce + arrive + consume + kWait + "ld.shared.u32 %r6, [cells];\n" + end,
+        ""},
+       {"not waited for", produce + arrive + consume + "ld.shared.u32 %r6, [cells];\n" + kWait + end,
+        "nothing orders the two"},
+       {"arrived too early",
+        kBarrier + "@!%p0 bra CONSUME;\n" + arrive + "st.shared.u32 [cells], 7;\n" + consume + kWait +
+            "ld.shared.u32 %r6, [cells];\n" + end,
+        "nothing orders the two"},
+       // Lane 0 may only speak for the others once they have met.
+       {"a lane gives back what its warp reads",
+        kBarrier +
+            "@%p0 st.shared.u32 [cells], 7;\nbar.sync 0;\n@%p1 bra WRITER;\nld.shared.u32 %r6, [cells];\n"
+            "bar.warp.sync 0xffffffff;\n@%p2 mbarrier.arrive.shared.b64 _, [bar];\nbra END;\nWRITER:\n" +
+            kWait + "@%p2 st.shared.u32 [cells], 8;\n" + end,
+        ""},
+       {"and before they have",
+        kBarrier +
+            "@%p0 st.shared.u32 [cells], 7;\nbar.sync 0;\n@%p1 bra WRITER;\nld.shared.u32 %r6, [cells];\n"
+            "@%p2 mbarrier.arrive.shared.b64 _, [bar];\nbra END;\nWRITER:\n" +
+            kWait + "@%p2 st.shared.u32 [cells], 8;\n" + end,
+        "nothing orders the two"},
+       {"every lane arrives for itself",
+        kBarrier +
+            "@%p0 st.shared.u32 [cells], 7;\nbar.sync 0;\n@%p1 bra WRITER;\nld.shared.u32 %r6, [cells];\n"
+            "mbarrier.arrive.shared.b64 _, [other];\nbra END;\nWRITER:\n"
+            "WAIT: mbarrier.try_wait.parity.shared.b64 %p7, [other], 0;\n@!%p7 bra WAIT;\n"
+            "@%p2 st.shared.u32 [cells], 8;\n" +
+            end,
+        ""}});
+}
+
+TEST_CASE("an mbarrier is used after its init") {
+  const std::string use = "@%p0 mbarrier.arrive.shared.b64 _, [bar];\n" + kWait;
+  const std::string init = "@%p3 mbarrier.init.shared.b64 [bar], 1;\n";
+  check_all({{"init, meet, use", init + "bar.sync 0;\n" + use, ""}});
+  // Here warp 1 goes on first. If it did not, there would be no barrier yet.
+  RunShape shape{.block = {64, 1, 1}};
+  const Run run = run_kernel(kernel_text(kShared + init + use + "ret;"), 64, shape);
+  REQUIRE_FALSE(run.result.ok);
+  INFO(run.failure());
+  CHECK(run.result.report.text().find("mbarrier.init is not ordered before") != std::string::npos);
+}
+
+TEST_CASE("strong accesses do not race with each other, and order what is around them") {
+  const std::string reader =
+      "@!%p3 bra END;\nSPIN: ld.acquire.cta.shared.u32 %r6, [cells+4];\n"
+      "setp.eq.u32 %p6, %r6, 0;\n@%p6 bra SPIN;\nld.shared.u32 %r7, [cells];\nEND:\n";
+  const std::string prologue =
+      "@%p0 st.shared.u32 [cells+4], 0;\nbar.sync 0;\n@!%p0 bra READ;\n"
+      "st.shared.u32 [cells], 5;\n";
+  check_all(
+      {{"a flag", prologue + "st.release.cta.shared.u32 [cells+4], 1;\nREAD:\n" + reader, ""},
+       {"a weak flag", prologue + "st.shared.u32 [cells+4], 1;\nREAD:\n" + reader, "nothing orders the two"},
+       {"atomics", "@%p0 st.shared.u32 [cells], 0;\nbar.sync 0;\natom.shared.add.u32 %r6, [cells], 1;", ""},
+       {"an atomic and a plain access",
+        "@%p0 st.shared.u32 [cells], 0;\nbar.sync 0;\n@%p0 atom.shared.add.u32 %r6, [cells], 1;\n"
+        "@%p3 st.shared.u32 [cells], 1;",
+        "nothing orders the two"}});
+}
+
+TEST_CASE("CTAs of a cluster race, too") {
+  const std::string remote =
+      "mov.u32 %r7, %cluster_ctarank;\nxor.b32 %r7, %r7, 1;\n"
+      "mapa.shared::cluster.u32 %r8, %r4, %r7;\n";
+  const std::string meet = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n";
+  const std::string write = "@%p0 st.shared.u32 [cells], 7;\n",
+                    read = "@%p0 ld.shared::cluster.u32 %r6, [%r8];\n";
+  check_all({{"met", remote + meet + write + meet + read + meet, ""},
+             {"not met", remote + meet + write + "bar.sync 0;\n" + read + meet, "nothing orders the two"}},
+            {.grid = {2, 1, 1}, .block = {32, 1, 1}, .cluster = {2, 1, 1}});
+}
+
+}  // namespace
+}  // namespace jfa::simulator::test
