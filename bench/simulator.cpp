@@ -1,9 +1,12 @@
-// jfa_bench_simulator: how fast the simulated Blackwell is. Runs one self-attention over a jagged batch
-// through the public API and prints its time and the warp instructions executed a second.
+// jfa_bench_simulator: how fast the simulated Blackwell is. Prints the warp instructions a second of a loop
+// of arithmetic and of one self-attention over a jagged batch through the public API, with and without
+// checks, and the FLOP a second of the tensor core's arithmetic.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <string>
@@ -11,6 +14,8 @@
 
 #include "jfa/attention.h"
 #include "simulator/driver_table.h"
+#include "simulator/launch.h"
+#include "simulator/mma.h"
 
 namespace {
 
@@ -50,8 +55,97 @@ jfa::Tensor random_tensor(jfa::Device& device, std::int64_t rows, unsigned seed)
   return jfa::Tensor::packed(upload(device, values), rows, kHeads, kHeadDim, jfa::DType::bf16);
 }
 
-void run(const std::string& device_name) {
-  using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// --- A loop of arithmetic
+
+constexpr const char* kArithmetic = R"(
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry loop(.param .u32 count)
+{
+  .reg .b32 %r<4>; .reg .f32 %f<8>; .reg .pred %p;
+  ld.param.u32 %r0, [count];
+  mov.f32 %f0, 0f3F800000; mov.f32 %f1, 0f3F000000; mov.f32 %f2, %f0; mov.f32 %f3, %f1;
+  mov.u32 %r1, 0;
+LOOP:
+  fma.rn.f32 %f4, %f0, %f1, %f2;
+  fma.rn.f32 %f5, %f1, %f2, %f3;
+  mul.f32 %f6, %f4, %f5;
+  add.f32 %f7, %f6, %f0;
+  max.f32 %f2, %f7, %f1;
+  fma.rn.f32 %f3, %f2, %f1, %f0;
+  add.u32 %r1, %r1, 1;
+  setp.lt.u32 %p, %r1, %r0;
+  @%p bra LOOP;
+  ret;
+}
+)";
+
+void run_arithmetic(bool checks) {
+  jfa::simulator::DeviceMemory memory;
+  const auto module = jfa::simulator::Module::load(kArithmetic, memory).value();
+  jfa::simulator::LaunchConfig config;
+  config.block = {128, 1, 1};
+  config.options.checks = checks;
+  constexpr std::uint32_t kIterations = 500'000;
+  config.parameters.resize(sizeof(kIterations));
+  std::memcpy(config.parameters.data(), &kIterations, sizeof(kIterations));
+  const auto start = Clock::now();
+  const auto result = jfa::simulator::run_grid(*module, *module->find("loop"), config, memory);
+  const double seconds = seconds_since(start);
+  fmt::print("arithmetic, {}: {:.1f} million warp instructions a second\n", checks ? "checks" : "no checks",
+             static_cast<double>(result.statistics.warp_instructions) / seconds * 1e-6);
+}
+
+// --- The tensor core's arithmetic
+
+/// FLOP a second of a product of 128 x 256 x 16 bf16 elements into f32.
+double run_products() {
+  constexpr int kM = 128, kN = 256, kRounds = 40;
+  std::mt19937 random(7);
+  const auto elements = [&](int rows) {
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(rows) * jfa::simulator::kMmaK);
+    for (auto& value : values) {
+      const auto bits = static_cast<std::uint32_t>(random());
+      value = static_cast<std::uint16_t>((bits & 0x807f) | ((124 + (bits >> 16) % 4) << 7));
+    }
+    return values;
+  };
+  const auto a = elements(kM), b = elements(kN);
+  jfa::simulator::MmaOperands operands;
+  std::vector<std::uint32_t> accumulator(kM * kN);
+  const auto start = Clock::now();
+  for (int round = 0; round < kRounds; ++round) {
+    operands.load(jfa::simulator::MmaElement::kBF16, jfa::simulator::MmaElement::kBF16, a, b);
+    for (int m = 0; m < kM; ++m)
+      operands.accumulate_row_f32(m, &accumulator[static_cast<std::size_t>(m) * kN]);
+  }
+  const double flop = 2.0 * kM * kN * jfa::simulator::kMmaK * kRounds;
+  const double rate = flop / seconds_since(start);
+  fmt::print("products, bit for bit: {:.2f} GFLOP a second\n", rate * 1e-9);
+  return rate;
+}
+
+// --- The forward
+
+// Tiles of 128 queries and 128 keys, two products each.
+double forward_flop(const std::vector<std::int32_t>& offsets) {
+  constexpr std::int64_t kTile = 128;
+  double tiles = 0;
+  for (std::int64_t i = 0; i < kBatch; ++i) {
+    const double count = static_cast<double>((offsets[i + 1] - offsets[i] + kTile - 1) / kTile);
+    tiles += count * count * kHeads;
+  }
+  return tiles * 2 * 2 * kTile * kTile * kHeadDim;
+}
+
+double run_forward(const std::string& device_name, double product_rate) {
   jfa::Device device = jfa::Device::open(device_name).value();
   std::string error;
   const jfa::DriverTable* driver = jfa::simulator::open_simulated_driver(device_name, &error);
@@ -73,12 +167,28 @@ void run(const std::string& device_name) {
   const auto start = Clock::now();
   jfa::forward(device, call, output, 0).or_throw();
   device.synchronize().or_throw();
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const std::uint64_t executed = jfa::simulator::warp_instructions(driver) - executed_before;
-  fmt::print("{}: {} sequences, {} rows, {} heads, head_dim {}\n", device_name, kBatch, rows, kHeads,
+  const double seconds = seconds_since(start);
+  const auto executed = static_cast<double>(jfa::simulator::warp_instructions(driver) - executed_before);
+  const double products = std::min(forward_flop(offsets) / product_rate, seconds);
+  fmt::print(
+      "forward on {}: {:.2f} s, {:.2f} million warp instructions, {:.2f} million a second; without its "
+      "products' "
+      "{:.2f} s: {:.2f}\n",
+      device_name, seconds, executed * 1e-6, executed / seconds * 1e-6, products,
+      executed / (seconds - products) * 1e-6);
+  return seconds;
+}
+
+void run(const std::string& device_name) {
+  run_arithmetic(true);
+  run_arithmetic(false);
+  const double product_rate = run_products();
+  fmt::print("forward: {} sequences, {} rows, {} heads, head_dim {}\n", kBatch, kBatch * kMeanLength, kHeads,
              kHeadDim);
-  fmt::print("{:.2f} s, {} warp instructions, {:.2f} million a second\n", seconds, executed,
-             static_cast<double>(executed) / seconds * 1e-6);
+  const bool has_options = device_name.find('?') != std::string::npos;
+  const double checked = run_forward(device_name, product_rate);
+  const double unchecked = run_forward(device_name + (has_options ? "&" : "?") + "checks=0", product_rate);
+  fmt::print("the checks cost {:.2f} times the run without\n", checked / unchecked);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "simulator/report.h"
+#include "simulator/trace.h"
 
 namespace jfa::simulator {
 
@@ -14,7 +15,7 @@ class Machine;
 /// each step, at times the schedule chooses, until it returns true:
 ///   eager   all steps at the end of the instruction that posted it (as far as order allows);
 ///   lazy    one step whenever no warp can go on;
-///   random  steps interleave with warps at the seed's pleasure.
+///   others  steps interleave with warps as Schedule says.
 /// Steps are typically: read the source; write the destination (perhaps in pieces); complete (arrive,
 /// complete_tx). What is in flight between them is the operation's own to mark in the shadow memory, from its
 /// constructor on.
@@ -44,6 +45,9 @@ class AsyncOperation {
   ProgramPoint issue_;
   std::uint64_t queue_ = 0;
   std::uint64_t id_ = 0;
+  Engine engine_ = Engine::kCopy;
+  int steps_ = 0;                // that it has done
+  std::uint64_t posted_at_ = 0;  // in warp instructions
 };
 
 }  // namespace jfa::simulator

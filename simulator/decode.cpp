@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "simulator/machine.h"
-#include "simulator/wgmma_registers.h"
 
 namespace jfa::simulator {
 namespace {
@@ -196,7 +195,7 @@ void EntryBuilder::watch_registers() {
       if (const auto it = watched_.find(slot); it != watched_.end()) use.registers.push_back(it->second);
     if (use.registers.empty()) continue;
     use.handler = in.handler;
-    in.handler = run_watched;
+    in.handler = watch.guard;
     watch.use_of_pc[pc] = static_cast<std::uint32_t>(watch.uses.size());
     watch.uses.push_back(std::move(use));
   }
@@ -499,10 +498,12 @@ std::vector<Slot> Decoder::vector_destination(int index, int bits, bool sign_ext
   return slots;
 }
 
-std::vector<std::uint16_t> Decoder::watch(int index) {
+std::vector<std::uint16_t> Decoder::watch(int index, Handler guard) {
   const Operand& o = at(index);
+  builder_.entry_.watch.guard = guard;
   std::vector<std::uint16_t> indices;
   const auto add = [&](const Operand& element) {
+    if (element.kind == Operand::Kind::kSink) return;
     if (element.kind != Operand::Kind::kRegister)
       fail("an operand of `" + statement_.opcode + "` is not a register");
     const Slot slot = builder_.register_slot(element.reg);

@@ -41,8 +41,11 @@ namespace simulator {
 /// Makes the table of a simulated device. name: "sim:sm_100a", "sim:sm_100f" (which runs no image that only
 /// 10.0 has) or "sim:sm_90a", options after '?', joined by '&':
 ///   sms=N                        streaming multiprocessors (default 2)
-///   schedule=eager|lazy|random   which legal order asynchronous work takes (default eager)
-///   seed=N                       for schedule=random (default 0)
+///   schedule=eager|lazy|random|reverse|starve|late|replay
+///                                which legal order warps and asynchronous work take (default eager);
+///                                schedule.h
+///   seed=N                       for schedule=random, and who starves (default 0)
+///   choices=12:3,40:1            for schedule=replay: what jfa-sim prints
 ///   checks=0|1                   the checkers (default 1)
 ///   dynamic_alignment=N          least alignment of dynamic shared memory, 16 (default) to 1024
 ///   tensor_fences=0|1            whether tcgen05 operations need tcgen05.fence in between (default 1)

@@ -138,7 +138,7 @@ void HappensBefore::fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live)
 
 // --- Questions
 
-bool HappensBefore::ordered(const Epoch& event, const WarpClock& clock, int lane) const {
+bool HappensBefore::ordered(const Epoch& event, const WarpClock& clock, int lane, bool overwrites) const {
   LaneMask lanes = event.lanes;
   if (event.strand == clock.strand_) {
     if (event.tick <= clock.synced_ || lane < 0) return true;
@@ -146,12 +146,13 @@ bool HappensBefore::ordered(const Epoch& event, const WarpClock& clock, int lane
     if (lanes == 0) return true;
   }
   const VectorClock& known = clock.known(lane);
-  if (known.seen(event.strand) >= event.tick) return true;
+  const auto last = [&](Strand strand) { return overwrites ? known.settled(strand) : known.seen(strand); };
+  if (last(event.strand) >= event.tick) return true;
   if (lanes == 0) return false;
   const WarpClock& other = *strands_[event.strand].clock;
   for (; lanes != 0; lanes &= lanes - 1) {
     const Strand strand = other.lane_strands_[static_cast<std::size_t>(__builtin_ctz(lanes))];
-    if (strand == 0 || known.seen(strand) < event.tick) return false;
+    if (strand == 0 || last(strand) < event.tick) return false;
   }
   return true;
 }

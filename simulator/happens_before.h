@@ -92,8 +92,9 @@ class HappensBefore {
   void fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live);
 
   // --- Questions
-  /// Whether the event happened before what the lane does now; lane -1: what all of them do.
-  bool ordered(const Epoch& event, const WarpClock& clock, int lane) const;
+  /// Whether the event happened before what the lane does now; lane -1: what all of them do. `overwrites`: it
+  /// is enough that it is over (VectorClock::settled).
+  bool ordered(const Epoch& event, const WarpClock& clock, int lane, bool overwrites) const;
   /// Whether the generic write that was the event may be read by the asynchronous proxy: as ordered, and
   /// fenced before.
   bool fenced(const Epoch& event, const WarpClock& clock, int lane) const;

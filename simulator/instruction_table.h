@@ -84,8 +84,8 @@ class Decoder {
   std::vector<Slot> coordinates(int index);
 
   /// The registers of operand `index` will be owned by an asynchronous engine: instructions of other
-  /// statements that use them are checked (WgmmaRegisters). Their indices in Entry::watch.
-  std::vector<std::uint16_t> watch(int index);
+  /// statements that use them run through `guard`. Their indices in Entry::watch; an element `_` has none.
+  std::vector<std::uint16_t> watch(int index, Handler guard);
 
   // --- Output.
   /// The instruction is `.aligned`: the interpreter waits until every live lane of the warp stands at it, and

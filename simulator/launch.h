@@ -12,21 +12,21 @@
 #include "simulator/device_memory.h"
 #include "simulator/program.h"
 #include "simulator/report.h"
+#include "simulator/schedule.h"
 #include "simulator/types.h"
 
 namespace jfa::simulator {
 
-/// Which legal order asynchronous work takes.
-enum class Schedule : std::uint8_t { kEager, kLazy, kRandom };
-
-/// "eager", "lazy", "random".
-const char* to_string(Schedule schedule);
-std::optional<Schedule> parse_schedule(std::string_view name);
+class Trace;
 
 struct RunOptions {
   int sms = 2;
   Schedule schedule = Schedule::kEager;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;          // of kRandom; of kStarve: who
+  std::vector<Choice> choices;     // of kReplay, by position
+  std::uint64_t first_choice = 0;  // position of the launch's first decision
+  bool record_choices = false;     // fill LaunchResult::choices; kEager and kLazy have none
+  Trace* trace = nullptr;          // gets the run's events, if there is one; not owned
   bool checks = true;
   /// What some compilers take for granted although PTX does not promise it, and devices happen to give: an
   /// alignment of dynamic shared memory beyond the declared one, and wait::ld, wait::st and mbarrier waits
@@ -52,6 +52,7 @@ struct LaunchStatistics {
   std::uint64_t warp_instructions = 0;
   std::uint64_t async_steps = 0;
   std::uint64_t ctas = 0;
+  std::uint64_t decisions = 0;  // of the schedule
 };
 
 struct LaunchResult {
@@ -59,6 +60,7 @@ struct LaunchResult {
   Report report;  // if not ok
   LaunchStatistics statistics;
   std::string printed;  // by printf, also of a run that failed
+  std::vector<Choice> choices;  // if they were to be recorded
 };
 
 /// What one SM of a Blackwell offers.

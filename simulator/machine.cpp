@@ -56,7 +56,7 @@ std::uint64_t Machine::post(std::unique_ptr<AsyncOperation> operation) {
 
 std::optional<Dim3> Machine::cancel_next_cluster() { return scheduler_->cancel_next_cluster(); }
 
-std::uint32_t Machine::choose(std::uint32_t count) { return scheduler_->choose(count); }
+bool Machine::perhaps(std::uint32_t one_in) { return scheduler_->perhaps(one_in); }
 
 SharedPlace Machine::shared_place(const Cta& cta, std::uint32_t address, const ProgramPoint& point) const {
   const std::uint32_t rank = address >> kSharedRankShift;

@@ -95,6 +95,8 @@ struct Split {
   static constexpr std::uint64_t kLongestPoll = 16;  // warp instructions of a polling loop
   std::uint64_t since_poll = kLongestPoll + 1;       // instructions since the last failed poll, up to that
   std::uint32_t poll_pc = kNoPc;                     // where that was
+  std::uint64_t idle_since = 0;  // Scheduler's count of movements when it last did nothing but poll
+  std::uint64_t wait_since = 0;  // warp instructions
 };
 
 class Warp {
@@ -154,9 +156,9 @@ class Warp {
   void release(LaneMask lanes, VectorClock& to);
   void acquire(LaneMask lanes, const VectorClock& from);
   void acquire(LaneMask lanes, const Epoch& event);
-  /// What the lane does now.
-  Epoch event(int lane) const {
-    return clock == nullptr ? Epoch{} : Epoch{clock->strand(), clock->now(), LaneMask{1} << lane};
+  /// What the lanes do now.
+  Epoch event(LaneMask lanes) const {
+    return clock == nullptr ? Epoch{} : Epoch{clock->strand(), clock->now(), lanes};
   }
 
   // --- For the scheduler, control flow and warp-wide instructions.
@@ -324,10 +326,12 @@ class Machine : public Extensible<Machine> {
   /// Takes the next cluster that has not started off the grid: the index of its first CTA. None if all have.
   std::optional<Dim3> cancel_next_cluster();
 
-  // --- Choices that the schedule may make inside an instruction; logged by the seed alone.
-  Schedule schedule() const { return config_.options.schedule; }
-  /// A choice among `count`: 0 unless the schedule is random.
-  std::uint32_t choose(std::uint32_t count);
+  /// What the schedule may let happen inside an instruction: about one time in so many if it is random.
+  bool perhaps(std::uint32_t one_in);
+  /// The schedule's choices that were recorded.
+  std::vector<Choice>& choices() { return choices_; }
+  /// Where events go; null: nowhere.
+  Trace* trace() const { return config_.options.trace; }
 
   // --- Addresses, for handlers and engines.
   /// The CTA and offset of a 32-bit shared::cluster address (or the low half of a generic one), as seen from
@@ -354,6 +358,7 @@ class Machine : public Extensible<Machine> {
   DeviceMemory& memory_;
   LaunchStatistics statistics_;
   std::string printed_;
+  std::vector<Choice> choices_;
   std::vector<std::byte> register_image_;  // of a fresh warp: poison and constants
   std::vector<std::unique_ptr<Sm>> sms_;
   std::unique_ptr<Scheduler> scheduler_;

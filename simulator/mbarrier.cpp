@@ -94,9 +94,18 @@ void Mbarrier::complete_phase_if_due(const ProgramPoint& point) {
   awaiting_observer_.insert(awaiting_observer_.end(), settling_.begin(), settling_.end());
   settling_.clear();
   arrivals_.clear();
+  if (owner_ != nullptr && owner_->machine().trace() != nullptr) trace_phase();
   clock_.join(arriving_);
   clock_.see(event_.strand, event().tick);
   arriving_.clear();
+}
+
+// phase_ has just been completed.
+void Mbarrier::trace_phase() {
+  const std::uint64_t now = owner_->machine().clock();
+  owner_->machine().trace()->add({TraceEvent::Kind::kPhase, owner_->index(), offset_, phase_since_, now,
+                                  fmt::format("phase {} of {}", phase_ - 1, where_)});
+  phase_since_ = now;
 }
 
 std::uint64_t Mbarrier::track(std::uint32_t bytes, const char* what, const ProgramPoint& point,
@@ -166,6 +175,16 @@ void Mbarrier::check_idle(const char* when, const ProgramPoint& point) const {
          describe());
 }
 
+void Mbarrier::check_commits_observed() const {
+  if (last_commit_.completed <= observed_) return;
+  fail(
+      ErrorKind::kInFlight, last_commit_.point,
+      fmt::format("the CTA has exited, and no thread has waited for the arrival of this commit at {}: it may "
+                  "come after the exit",
+                  where_),
+      describe());
+}
+
 std::string Mbarrier::describe() const {
   std::string text = fmt::format("{}: phase {} is open, {} of {} arrivals pending, {} bytes outstanding",
                                  where_, phase_, pending_, expected_, transaction_bytes_);
@@ -218,8 +237,9 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
   barriers_[index_[slot] - 1u] = std::make_unique<Mbarrier>(
       count, fmt::format("mbarrier at shared {:#x}{}{}", offset, symbol.empty() ? "" : " ", symbol),
       (cta_.threads() + kWarpSize - 1) / kWarpSize);
-  if (!memory.checks()) return;
   Mbarrier& barrier = *barriers_[index_[slot] - 1u];
+  barrier.set_owner(cta_, offset);
+  if (!memory.checks()) return;
   Epoch& event = events_[offset];
   if (event.strand == 0) event.strand = cta_.cluster().order.add_strand(barrier.where(), true);
   barrier.set_event(event);
@@ -247,6 +267,9 @@ Mbarrier& Mbarriers::at(std::uint32_t offset, const ProgramPoint& point) {
 void Mbarriers::on_exit() {
   for (const auto& barrier : barriers_)
     if (barrier) barrier->check_idle("the CTA has exited", {nullptr, &cta_, -1, -1});
+  if (!cta_.shared().checks()) return;
+  for (const auto& barrier : barriers_)
+    if (barrier) barrier->check_commits_observed();
 }
 
 }  // namespace jfa::simulator

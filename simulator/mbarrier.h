@@ -25,6 +25,9 @@ class Mbarrier {
         where_(std::move(where)),
         watchers_(static_cast<std::size_t>(warps)) {}
 
+  /// Whose it is; null: nobody's, in tests.
+  void set_owner(Cta& cta, std::uint32_t offset) { owner_ = &cta, offset_ = static_cast<int>(offset); }
+
   // --- What happened before what. Completed phases are events of a strand.
   void set_event(const Epoch& of_init) { event_ = of_init; }
   /// The completion of the last complete phase.
@@ -78,8 +81,12 @@ class Mbarrier {
   bool parity_done(std::uint32_t parity) const { return (phase_ & 1) != (parity & 1); }
   bool state_done(std::uint64_t token) const { return phase_ != token >> 20; }
 
+  /// A commit of the tensor core is about to arrive.
+  void note_commit(const ProgramPoint& point) { last_commit_ = {point, phase_ + 1}; }
   /// Throws if bytes or operations are outstanding: called at the CTA's exit and before inval.
   void check_idle(const char* when, const ProgramPoint& point) const;
+  /// Throws if nobody has waited for the last commit's arrival: the CTA exits, and it may yet be to come.
+  void check_commits_observed() const;
 
   const std::string& where() const { return where_; }
   /// "mbarrier at shared 0x408: phase 3, 1 of 2 arrivals pending, 16384 bytes outstanding; arrived: …; owed
@@ -105,8 +112,18 @@ class Mbarrier {
   };
   void check_observed(const ProgramPoint& point) const;
   void complete_phase_if_due(const ProgramPoint& point);
+  void trace_phase();
   bool observe(bool done, std::uint64_t wanted, int warp, const ProgramPoint& point);
 
+  struct Commit {
+    ProgramPoint point;
+    std::uint64_t completed = 0;  // phases, when the one in which it arrived is; 0: there was none
+  };
+
+  Cta* owner_ = nullptr;
+  int offset_ = 0;  // in its shared memory
+  Commit last_commit_;
+  std::uint64_t phase_since_ = 0;  // warp instructions, for traces
   Epoch event_;
   VectorClock arriving_, clock_;
   std::uint64_t phase_ = 0;

@@ -151,6 +151,7 @@ class CommitOperation : public AsyncOperation {
     Mbarrier& barrier = place.cta->extension<Mbarriers>().at(place.offset, issue());
     barrier.release_on_observation(flights_);
     barrier.arriving().join(clock_);
+    barrier.note_commit(issue());
     barrier.arrive(1, issue());
     return barriers_.empty();
   }
@@ -314,7 +315,9 @@ void issue_commit(Warp& warp, int thread, std::vector<SharedPlace> barriers, con
   });
   state.shadow().fence_before(state.warp(warp.index()).strand);
   VectorClock clock;
+  // It is no release of what the thread has written or knows, but with its operations that is over.
   warp.release(LaneMask{1} << thread % kWarpSize, clock);
+  clock.hide();
   const Epoch event = state.event(thread);
   if (event.tick != 0) clock.see(event.strand, event.tick);
   warp.machine().post(

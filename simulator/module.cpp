@@ -76,24 +76,6 @@ class Loader {
   std::map<std::string, std::uint64_t, std::less<>> addresses_;
 };
 
-const char* to_string(Schedule schedule) {
-  switch (schedule) {
-    case Schedule::kEager:
-      return "eager";
-    case Schedule::kLazy:
-      return "lazy";
-    case Schedule::kRandom:
-      return "random";
-  }
-  return "?";
-}
-
-std::optional<Schedule> parse_schedule(std::string_view name) {
-  for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom})
-    if (name == to_string(schedule)) return schedule;
-  return std::nullopt;
-}
-
 Module::~Module() {
   for (const std::uint64_t address : variables_) memory_->free(address);
 }
@@ -178,10 +160,12 @@ LaunchResult run_grid(const Module& module, const Entry& entry, const LaunchConf
     } catch (const SimulationError&) {
       result.statistics = machine.statistics();
       result.printed = machine.printed();
+      result.choices = std::move(machine.choices());
       throw;
     }
     result.statistics = machine.statistics();
     result.printed = machine.printed();
+    result.choices = std::move(machine.choices());
   } catch (const SimulationError& e) {
     result.ok = false;
     result.report = e.report();

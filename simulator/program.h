@@ -130,7 +130,7 @@ struct SharedAddressSlot {
 };
 
 /// Registers that an asynchronous engine may own while the warp goes on, and the instructions that use them:
-/// they run through a handler that checks. See Decoder::watch.
+/// they run through a handler that checks first. See Decoder::watch.
 struct RegisterWatch {
   struct Use {
     Handler handler = nullptr;             // the instruction's own
@@ -139,6 +139,7 @@ struct RegisterWatch {
   std::vector<std::string> names;  // of the watched registers, by index
   std::vector<Use> uses;
   std::vector<std::uint32_t> use_of_pc;  // index into uses; empty if nothing is watched
+  Handler guard = nullptr;               // runs in place of the instructions that use them
 };
 
 /// One kernel.

@@ -102,7 +102,7 @@ const RaceShadow::Record* RaceShadow::unordered(const Cell& cell, std::uint8_t b
                                                 bool strong, const WarpClock& clock, int lane,
                                                 bool but_write) const {
   const auto conflicts = [&](const Record& r) {
-    return r.tick != 0 && (r.bytes & bytes) != 0 && !(strong && r.strong) && !ordered(r, clock, lane);
+    return r.tick != 0 && (r.bytes & bytes) != 0 && !(strong && r.strong) && !ordered(r, clock, lane, access);
   };
   if (!but_write && conflicts(cell.write)) return &cell.write;
   const bool reads = access == Access::kRead;
@@ -164,7 +164,7 @@ void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_
 void RaceShadow::check_initialised(std::uint32_t offset, const ProgramPoint& point) const {
   if (point.cta == nullptr || point.warp < 0) return;
   const Record& init = cells_[offset / kCellBytes].write;
-  if (init.tick == 0 || ordered(init, clock_of(point), point.lane)) return;
+  if (init.tick == 0 || ordered(init, clock_of(point), point.lane, Access::kRead)) return;
   fail_at(ErrorKind::kRace, point, offset,
           fmt::format("the mbarrier at shared {:#x} {} is used, and its mbarrier.init is not ordered before",
                       offset, cta_.shared_symbol(offset)),
@@ -190,7 +190,8 @@ const RaceShadow::Interval* RaceShadow::unordered_interval(Access access, std::u
                                                            int lane) const {
   for (const Interval& i : intervals_) {
     if (access == Access::kRead && i.access == Access::kRead) continue;
-    if (i.overlaps(offset, offset + bytes) && !order_.ordered(i.event, clock, lane)) return &i;
+    if (i.overlaps(offset, offset + bytes) && !order_.ordered(i.event, clock, lane, access == Access::kWrite))
+      return &i;
   }
   return nullptr;
 }
@@ -201,7 +202,8 @@ bool RaceShadow::engine_may_read(std::uint32_t offset, std::uint32_t bytes, cons
   return for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
     const Record& w = cells_[c].write;
     if (w.tick == 0 || (w.bytes & mask) == 0) return true;
-    return ordered(w, clock, point.lane) && (!w.generic || order_.fenced(w.event(), clock, point.lane));
+    return ordered(w, clock, point.lane, Access::kRead) &&
+           (!w.generic || order_.fenced(w.event(), clock, point.lane));
   });
 }
 

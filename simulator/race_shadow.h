@@ -73,8 +73,8 @@ class RaceShadow {
   };
 
   Record record_of(const ProgramPoint& point, const WarpClock& clock, int lane, bool strong) const;
-  bool ordered(const Record& record, const WarpClock& clock, int lane) const {
-    return order_.ordered(record.event(), clock, lane);
+  bool ordered(const Record& record, const WarpClock& clock, int lane, Access access) const {
+    return order_.ordered(record.event(), clock, lane, access == Access::kWrite);
   }
   void add(Cell& cell, const Record& record, const WarpClock& clock);
   void forget_others(Cell& cell);

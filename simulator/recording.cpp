@@ -26,11 +26,14 @@ Result<ReplayResult> replay(const std::string& ptx, const Recording& recording, 
       return Status::invalid_argument(fmt::format("entry '{}': the PTX has none of that name", launch.entry));
     LaunchConfig config = launch.config;
     config.options = options;
+    config.options.first_choice += result.statistics.decisions;
     LaunchResult one = run_grid(**module, *entry, config, memory);
     result.statistics.warp_instructions += one.statistics.warp_instructions;
     result.statistics.async_steps += one.statistics.async_steps;
     result.statistics.ctas += one.statistics.ctas;
     result.printed += one.printed;
+    result.statistics.decisions += one.statistics.decisions;
+    result.choices.insert(result.choices.end(), one.choices.begin(), one.choices.end());
     if (!one.ok) {
       result.ok = false;
       result.report = std::move(one.report);

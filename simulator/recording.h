@@ -33,6 +33,7 @@ struct ReplayResult {
   Report report;                                // of the launch that failed; those behind it did not run
   LaunchStatistics statistics;                  // of all launches
   std::string printed;                          // by the kernels' printf
+  std::vector<Choice> choices;                  // of all launches, if they were to be recorded
   std::vector<std::vector<std::byte>> buffers;  // afterwards, in the recording's order
 };
 

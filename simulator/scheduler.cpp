@@ -7,8 +7,7 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kQuantum = 256;  // warp instructions of a turn; eager and lazy
-constexpr std::uint32_t kMostRandomQuantum = 64;
+constexpr std::uint32_t kQuantum = 256;     // warp instructions of a turn; eager and lazy
 constexpr std::uint64_t kLongestPoll = 16;  // warp instructions
 constexpr std::uint64_t kPatienceRounds =
     4096;  // rounds after which lazy operations move all the same, and groups dissolve
@@ -29,16 +28,14 @@ Scheduler::~Scheduler() {
   operations_.clear();  // they refer to CTAs
 }
 
-std::uint64_t Scheduler::next_random() {  // splitmix64
-  std::uint64_t z = random_state_ += 0x9e3779b97f4a7c15u;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return z ^ z >> 31;
-}
-
-std::uint32_t Scheduler::choose(std::uint32_t count) {
-  if (schedule_ != Schedule::kRandom || count < 2) return 0;
-  return static_cast<std::uint32_t>((next_random() >> 32) * count >> 32);
+// Which engine runs an operation, by the instruction that posted it.
+Engine Scheduler::engine_of(const AsyncOperation& operation) const {
+  const Instruction* instruction = operation.issue().instruction;
+  if (instruction == nullptr) return Engine::kCopy;
+  const std::string_view text = machine_.entry().statements[instruction->statement].text;
+  if (text.find("tcgen05.commit") != text.npos) return Engine::kCommit;
+  const bool product = text.find("tcgen05.") != text.npos || text.find("wgmma.") != text.npos;
+  return product ? Engine::kTensorCore : Engine::kCopy;
 }
 
 // --- Residency
@@ -56,8 +53,8 @@ void Scheduler::run() {
       launch_clusters();
       continue;
     }
-    if (schedule_ == Schedule::kRandom) {
-      random_turn();
+    if (takes_turns()) {
+      turn();
       continue;
     }
     if (round()) {
@@ -174,12 +171,29 @@ void Scheduler::retire_clusters() {
 
 // --- Warps
 
+// Traces what a warp did in a turn, however the turn ends.
+class Scheduler::RunSlice {
+ public:
+  RunSlice(const Scheduler& scheduler, const Warp& warp)
+      : scheduler_(scheduler), warp_(warp), since_(scheduler.machine_.clock()) {}
+  ~RunSlice() {
+    if (scheduler_.machine_.trace() != nullptr) scheduler_.trace_run(warp_, since_);
+  }
+  RunSlice(const RunSlice&) = delete;
+
+ private:
+  const Scheduler& scheduler_;
+  const Warp& warp_;
+  std::uint64_t since_;
+};
+
 bool Scheduler::can_run(Warp& warp, std::size_t index) {
   Split& split = warp.splits[index];
   if (split.parked) return false;
   if (split.wait == nullptr) return true;
   if (!split.wait->ready()) return false;
   split.wait->finish();
+  if (machine_.trace() != nullptr) trace_wait(warp, split);
   split.wait.reset();
   if (split.resume == Resume::kNext) ++split.pc;
   return true;
@@ -187,6 +201,7 @@ bool Scheduler::can_run(Warp& warp, std::size_t index) {
 
 Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_t quantum) {
   warp.current_ = index;
+  const RunSlice slice(*this, warp);
   const Instruction* code = machine_.entry().code.data();
   std::uint64_t& executed = machine_.statistics().warp_instructions;
   if (executed > budget_)
@@ -235,7 +250,7 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
     if (posted_) {
       posted_ = false;
       if (schedule_ == Schedule::kEager) drain();
-      if (schedule_ == Schedule::kRandom) return turn;
+      if (takes_turns()) return turn;
     }
     if (ctas_exited_) return turn;
   }
@@ -264,29 +279,12 @@ bool Scheduler::round() {
   return progress;
 }
 
-void Scheduler::random_turn() {
-  strands_.clear();
-  for (Warp* warp : warps_)
-    for (std::size_t s = 0; s < warp->splits.size(); ++s)
-      if (can_run(*warp, s)) strands_.push_back({warp, s});
-  list_runnable();
-  const std::size_t count = strands_.size() + runnable_.size();
-  if (count == 0) return stuck();
-  const std::uint32_t pick = choose(static_cast<std::uint32_t>(count));
-  if (pick >= strands_.size()) {
-    idle_turns_ = 0;
-    return advance(runnable_[pick - strands_.size()]);
-  }
-  const Strand strand = strands_[pick];
-  const Turn turn = run_split(*strand.warp, strand.split, 1 + choose(kMostRandomQuantum));
-  if (turn == Turn::kRan) idle_turns_ = 0;
-  if (turn != Turn::kRan) count_idle(++idle_turns_);
-}
-
 // --- Asynchronous operations
 
 std::uint64_t Scheduler::post(std::unique_ptr<AsyncOperation> operation) {
   operation->id_ = next_operation_++;
+  operation->engine_ = engine_of(*operation);
+  operation->posted_at_ = machine_.clock();
   posted_ = true;
   const std::uint64_t id = operation->id_;
   operations_.push_back(std::move(operation));
@@ -309,7 +307,11 @@ void Scheduler::list_runnable() {
 
 void Scheduler::advance(std::size_t index) {
   ++machine_.statistics().async_steps;
-  if (!operations_[index]->advance(machine_)) return;
+  AsyncOperation& operation = *operations_[index];
+  ++operation.steps_;
+  std::string name = machine_.trace() != nullptr ? operation.describe() : std::string();
+  if (!operation.advance(machine_)) return;
+  if (machine_.trace() != nullptr) trace_operation(operation, std::move(name));
   // The operation may have posted others behind it; its own index is unchanged.
   operations_.erase(operations_.begin() + static_cast<std::ptrdiff_t>(index));
 }

@@ -19,17 +19,23 @@ class Scheduler {
 
   void run();
   std::uint64_t post(std::unique_ptr<AsyncOperation> operation);
-  std::uint32_t choose(std::uint32_t count);
+  bool perhaps(std::uint32_t one_in);
   void cta_exited(Cta& cta);
   std::optional<Dim3> cancel_next_cluster();  // see Machine
 
  private:
-  struct Strand {
+  /// Somebody who can move: a split of a warp, or an operation.
+  struct Candidate {
     Warp* warp = nullptr;
-    std::size_t split = 0;
+    std::size_t split = 0;    // or the operation's index
+    std::uint32_t order = 0;  // of the warp, in launch order
+    const AsyncOperation* operation = nullptr;
   };
   /// How a split's turn ended.
   enum class Turn : std::uint8_t { kRan, kPolled, kStopped };
+
+  class RunSlice;
+  Engine engine_of(const AsyncOperation& operation) const;
 
   // Residency
   void launch_clusters();
@@ -42,7 +48,18 @@ class Scheduler {
   Turn run_split(Warp& warp, std::size_t index, std::uint32_t quantum);
   Turn end_turn(Split& split, std::uint64_t executed);
   bool round();  // every runnable split once; true if any did more than poll
-  void random_turn();
+
+  // Turns, one decision after another
+  bool takes_turns() const { return schedule_ != Schedule::kEager && schedule_ != Schedule::kLazy; }
+  void turn();
+  void list_candidates();
+  std::uint32_t policy_choice();
+  template <class Before>
+  std::uint32_t first_by(Before before) const;
+  bool starved(const Candidate& candidate) const;
+  std::uint32_t decide(std::uint32_t count, std::uint32_t wanted);
+  std::uint64_t next_random();
+  std::uint32_t random_below(std::uint32_t count);
 
   // Asynchronous operations
   void list_runnable();
@@ -60,7 +77,10 @@ class Scheduler {
   [[noreturn]] void report_livelock(const std::string& message);
   ProgramPoint standing(const Warp& warp, const Split& split) const;
 
-  std::uint64_t next_random();
+  // Traces
+  void trace_run(const Warp& warp, std::uint64_t since) const;
+  void trace_wait(const Warp& warp, const Split& split) const;
+  void trace_operation(const AsyncOperation& operation, std::string name) const;
 
   Machine& machine_;
   const Schedule schedule_;
@@ -78,8 +98,15 @@ class Scheduler {
   bool polling_ = false;  // some split ended its turn in the last round with a failed poll
   bool ctas_exited_ = false;
   std::uint64_t idle_turns_ = 0;
+  std::size_t next_choice_ = 0;  // of a replay
+  const Warp* last_warp_ = nullptr;
+  LaneMask last_mask_ = 0;
+  std::uint32_t last_order_ = 0;
+  std::uint64_t movements_ = 1;  // turns in which somebody did more than poll
+  std::uint64_t turns_without_step_ = 0;
+  std::size_t runnable_warps_ = 0, busy_ = 0;  // of the candidates: warps; and with operations
   // Kept between turns for their storage.
-  std::vector<Strand> strands_;
+  std::vector<Candidate> candidates_, idle_;
   std::vector<std::size_t> runnable_;
   std::vector<std::uint64_t> seen_queues_;
 };

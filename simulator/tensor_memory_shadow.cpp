@@ -65,6 +65,24 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
   return last_id_;
 }
 
+void TensorMemoryShadow::check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
+                                     const Accessor& accessor) const {
+  const ProgramPoint& point = accessor.point;
+  if (record.event.tick == 0 || point.cta == nullptr || point.warp < 0) return;
+  const WarpClock* clock = point.cta->warp(point.warp).clock;
+  if (clock == nullptr ||
+      point.cta->cluster().order.ordered(record.event, *clock, point.lane, access == Access::kWrite))
+    return;
+  const Accessor& other = accessors_[record.accessor];
+  const std::uint32_t column = index % kTensorColumns;
+  const std::uint32_t lane = index / kTensorColumns * kTensorBlockLanes;
+  fail_at(ErrorKind::kRace, point, TensorAddress(lane, column).bits(),
+          fmt::format("{} {} tensor memory lane {} column {}, which {} {} too, and nothing orders the two",
+                      accessor.what, access == Access::kRead ? "reads" : "writes", lane, column, other.what,
+                      earlier == Access::kRead ? "reads" : "writes"),
+          fmt::format("the other access: {}", other.point.describe()));
+}
+
 void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access earlier, Access access,
                                       const TensorRegion& region, const Accessor& accessor) const {
   if (!fences_) return;
@@ -75,6 +93,7 @@ void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access
     const bool engine = other.order != 0;
     if (engine ? other.order == accessor.order : other.strand == accessor.strand)
       return;  // ordered without fences
+    check_order(record, earlier, access, index, accessor);
     const bool released = engine || other.strand->before_thread_sync >= record.time;
     const bool acquired = accessor.strand->after_thread_sync >= record.time;
     if (released && acquired) return;
@@ -90,12 +109,12 @@ void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access
   });
 }
 
-void TensorMemoryShadow::end(FlightId id, const Epoch&) {
+void TensorMemoryShadow::end(FlightId id, const Epoch& event) {
   if (id == 0) return;
   const auto found =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
   if (found == flights_.end()) return;
-  const Record record{++time_, intern(found->accessor)};
+  const Record record{++time_, intern(found->accessor), event};
   std::vector<Record>& records = found->access == Access::kRead ? read_ : written_;
   for_each_cell_block(found->region, [&](std::uint32_t index) { records[index] = record; });
   flights_.erase(found);

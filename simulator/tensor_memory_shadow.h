@@ -36,9 +36,10 @@ class TensorMemoryShadow : public FlightOwner {
   explicit TensorMemoryShadow(bool fences = true) : fences_(fences) {}
 
   /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write
-  /// (unless both are writes of the same Order), and kMissingFence if the region's last producer or consumer
-  /// is another strand and not both sides have executed their tcgen05 fence. `what`: "tcgen05.ld", for
-  /// reports. The strand must live as long as the shadow.
+  /// (unless both are writes of the same Order), kRace if nothing orders the region's last accesses before
+  /// this one, and kMissingFence if the region's last producer or consumer is another strand and not both
+  /// sides have executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must live as long
+  /// as the shadow.
   FlightId begin(Access access, const TensorRegion& region, const char* what, const TensorStrand& strand,
                  Order order, const ProgramPoint& point);
   /// Completion was observed: by wait::ld, wait::st, or the mbarrier of a commit.
@@ -72,8 +73,11 @@ class TensorMemoryShadow : public FlightOwner {
   struct Record {
     std::uint64_t time = 0;      // 0: none
     std::uint32_t accessor = 0;  // index into accessors_
+    Epoch event;                 // by which it was over; its tick is 0 where nobody keeps clocks
   };
   std::uint32_t intern(const Accessor& accessor);
+  void check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
+                   const Accessor& accessor) const;
   void check_fences(const std::vector<Record>& records, Access earlier, Access access,
                     const TensorRegion& region, const Accessor& accessor) const;
   static std::string describe(const Flight& flight);

@@ -48,6 +48,8 @@ class CtaTensorMemory : public Extension {
     TensorStrand strand;
     std::vector<TensorMemoryShadow::FlightId> loads;   // until wait::ld
     std::vector<TensorMemoryShadow::FlightId> stores;  // until wait::st
+    std::vector<std::uint32_t> loading;  // by register in Entry::watch: load that owns it, + 1; 0: none
+    std::vector<ProgramPoint> loads_at;  // the loads, until wait::ld
   };
 
   TensorMemory& memory() { return sm_.memory; }

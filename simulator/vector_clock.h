@@ -27,15 +27,28 @@ class VectorClock {
   /// happened before, too.
   std::uint32_t fenced(Strand strand) const { return strand < fenced_.size() ? fenced_[strand] : 0; }
 
+  /// The last tick of the strand that is over: what it accessed may be overwritten, though perhaps not read.
+  std::uint32_t settled(Strand strand) const {
+    return std::max(seen(strand), strand < settled_.size() ? settled_[strand] : 0);
+  }
+
   void see(Strand strand, std::uint32_t tick) { raise(seen_, strand, tick); }
   void fence(Strand strand, std::uint32_t tick) { raise(fenced_, strand, tick); }
   void join(const VectorClock& other) {
     join(seen_, other.seen_);
     join(fenced_, other.fenced_);
+    join(settled_, other.settled_);
+  }
+  /// What was seen is only settled from here on.
+  void hide() {
+    join(settled_, seen_);
+    seen_.clear();
+    fenced_.clear();
   }
   void clear() {
     seen_.clear();
     fenced_.clear();
+    settled_.clear();
   }
 
  private:
@@ -50,7 +63,7 @@ class VectorClock {
     for (std::size_t i = 0; i < from.size(); ++i) t[i] = std::max(t[i], f[i]);
   }
 
-  std::vector<std::uint32_t> seen_, fenced_;
+  std::vector<std::uint32_t> seen_, fenced_, settled_;
 };
 
 }  // namespace jfa::simulator

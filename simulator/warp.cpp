@@ -31,6 +31,7 @@ class GatherWait : public Wait {
 
 Step Warp::wait_for(std::unique_ptr<Wait> wait, Resume resume) {
   current().wait = std::move(wait);
+  current().wait_since = machine().clock();
   current().resume = resume;
   return Step::kWait;
 }

@@ -3,3 +3,6 @@ foreach(feature tensor_map mbarrier tma async_copy)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()
+# What happened when, as jfa-sim writes it.
+jfa_add_test(simulator_trace_test SOURCES simulator_trace_test.cpp
+             LIBRARIES jfa_simulator jfa_sim_launch jfa_cuda_headers nlohmann_json::nlohmann_json LABELS sim)

@@ -647,7 +647,7 @@ TEST_CASE("what the checkers must catch on every schedule") {
   check_caught(edited(product, "proxy"), "fence.proxy.async");
   check_caught(edited(product, "dealloc"), "without tcgen05.dealloc");
   check_caught(edited(product, "commit"), "");  // a deadlock: nobody arrives
-  check_caught(edited(product, "wait ld"), "while tcgen05.ld is still in flight");  // found at dealloc
+  check_caught(edited(product, "wait ld"), "no tcgen05.wait::ld has followed");
   check_caught(edited(product, "ld",
                       "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r10, %r11, %r12, %r13, %r14, %r15, "
                       "%r16, %r17}, [%r8];"),
@@ -674,7 +674,7 @@ TEST_CASE("an mma's source may not change before its commit is observed") {
   check_caught(edited(product, "commit",
                       "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];\n"
                       "st.shared.b32 [%r3+1024], %r30;"),
-               "the source of an asynchronous operation in flight");
+               "the A operand of tcgen05.mma");
 }
 
 TEST_CASE("tcgen05 instructions that are not modelled are refused when the image is loaded") {

@@ -31,11 +31,15 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
     run.sms = static_cast<int>(*number);
   } else if (key == "schedule") {
     const std::optional<Schedule> schedule = parse_schedule(text);
-    if (!schedule) return refuse("must be eager, lazy or random");
+    if (!schedule) return refuse(fmt::format("must be one of {}", schedule_names()));
     run.schedule = *schedule;
   } else if (key == "seed") {
     if (!number) return refuse("must be a number");
     run.seed = *number;
+  } else if (key == "choices") {
+    const std::optional<std::vector<Choice>> choices = parse_choices(text);
+    if (!choices) return refuse("must be positions, which increase, and values, as in 12:3,40:1");
+    run.choices = *choices;
   } else if (key == "checks") {
     if (!number || *number > 1) return refuse("must be 0 or 1");
     run.checks = *number == 1;
@@ -47,7 +51,8 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
     if (!number || *number > 1) return refuse("must be 0 or 1");
     run.tensor_fences = *number == 1;
   } else {
-    return refuse("unknown; known are sms, schedule, seed, checks, dynamic_alignment and tensor_fences");
+    return refuse(
+        "unknown; known are sms, schedule, seed, choices, checks, dynamic_alignment and tensor_fences");
   }
   return {};
 }

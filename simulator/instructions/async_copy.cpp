@@ -142,7 +142,8 @@ Step wait_group(Warp& warp, const Instruction& in, LaneMask active) {
   if (!wait->ready()) return warp.wait_for(std::move(wait), Resume::kRetry);
   for (int lane = 0; lane < kWarpSize; ++lane)
     if (active >> lane & 1)
-      warp.cta().extension<AsyncCopyGroups>().observe(warp.thread(lane), keep, warp.event(lane));
+      warp.cta().extension<AsyncCopyGroups>().observe(warp.thread(lane), keep,
+                                                      warp.event(LaneMask{1} << lane));
   return Step::kNext;
 }
 

@@ -162,7 +162,7 @@ constexpr std::uint32_t kSpuriousFailure = 16;
 Step wait(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<Operands>();
   Machine& machine = warp.machine();
-  if (machine.choose(kSpuriousFailure) == kSpuriousFailure - 1) {
+  if (machine.perhaps(kSpuriousFailure)) {
     warp.set_predicate(o.result, active, 0);
     return Step::kYield;
   }

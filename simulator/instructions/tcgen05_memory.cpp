@@ -1,6 +1,7 @@
 // tcgen05.ld and tcgen05.st: a warp moves registers from and to its own quarter of tensor memory.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
@@ -20,6 +21,7 @@ struct TransferData {
   std::uint32_t half_split = 0;
   AddressOperand address;
   std::vector<Slot> registers;
+  std::vector<std::uint16_t> watched;  // a load's, in RegisterWatch
 
   std::uint32_t columns() const {
     return static_cast<std::uint32_t>(repetitions * columns_per_repetition(shape) * (packed ? 2 : 1));
@@ -77,13 +79,41 @@ void begin(Warp& warp, const TransferData& data, TensorAddress address, TensorMe
   pending.insert(pending.end(), begun.begin(), begun.end());
 }
 
-// The registers get their values at once: until wait::ld nobody may change the cells, so no schedule can
-// tell.
+// Runs in place of instructions that use registers of some load: not before its wait::ld.
+Step run_behind_loads(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const Entry& entry = warp.machine().entry();
+  const RegisterWatch& watch = entry.watch;
+  const RegisterWatch::Use& use =
+      watch.uses[watch.use_of_pc[static_cast<std::size_t>(&instruction - entry.code.data())]];
+  const CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
+  if (!own.loads_at.empty())
+    for (const std::uint16_t index : use.registers)
+      if (own.loading[index] != 0)
+        fail(ErrorKind::kInFlight, warp.point(instruction),
+             fmt::format("the instruction uses register {}, a destination of tcgen05.ld that no "
+                         "tcgen05.wait::ld has followed",
+                         watch.names[index]),
+             fmt::format("it is loaded by {}", own.loads_at[own.loading[index] - 1].describe()));
+  return use.handler(warp, instruction, active);
+}
+
+// The registers belong to the load until wait::ld.
+void take_registers(Warp& warp, const TransferData& data, const ProgramPoint& point) {
+  CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
+  own.loading.resize(warp.machine().entry().watch.names.size());
+  own.loads_at.push_back(point);
+  for (const std::uint16_t index : data.watched)
+    own.loading[index] = static_cast<std::uint32_t>(own.loads_at.size());
+}
+
+// The registers get their values at once: until wait::ld nobody may look at them or change the cells, so no
+// schedule can tell.
 Step load(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
   const TensorAddress address = own_address(warp, data, active, "tcgen05.ld", point);
   begin(warp, data, address, TensorMemoryShadow::Access::kRead, "tcgen05.ld", point);
+  if (warp.machine().checks()) take_registers(warp, data, point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
   for (std::size_t r = 0; r < data.registers.size(); ++r) {
     if (data.registers[r] == kNoSlot) continue;
@@ -123,12 +153,24 @@ Step store(Warp& warp, const Instruction& instruction, LaneMask active) {
   return Step::kNext;
 }
 
-template <std::vector<TensorMemoryShadow::FlightId> CtaTensorMemory::WarpState::*kPending>
-Step wait(Warp& warp, const Instruction&, LaneMask) {
-  auto& state = warp.cta().extension<CtaTensorMemory>();
-  auto& pending = state.warp(warp.index()).*kPending;
-  for (const TensorMemoryShadow::FlightId id : pending) state.shadow().end(id);
+void finish(Warp& warp, std::vector<TensorMemoryShadow::FlightId>& pending) {
+  const Epoch event = warp.event(warp.live());
+  for (const TensorMemoryShadow::FlightId id : pending)
+    warp.cta().extension<CtaTensorMemory>().shadow().end(id, event);
   pending.clear();
+}
+
+Step wait_loads(Warp& warp, const Instruction&, LaneMask) {
+  CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
+  finish(warp, own.loads);
+  if (own.loads_at.empty()) return Step::kNext;
+  std::fill(own.loading.begin(), own.loading.end(), 0);
+  own.loads_at.clear();
+  return Step::kNext;
+}
+
+Step wait_stores(Warp& warp, const Instruction&, LaneMask) {
+  finish(warp, warp.cta().extension<CtaTensorMemory>().warp(warp.index()).stores);
   return Step::kNext;
 }
 
@@ -179,6 +221,7 @@ void register_tcgen05_memory(InstructionTable& table) {
   table.add("tcgen05.ld.sync.aligned" + shapes + ".pack::16b?.b32", [](Decoder& d) {
     TransferData data = decode_transfer(d);
     data.registers = d.vector_destination(0, 32);
+    data.watched = d.watch(0, run_behind_loads);
     data.address = tensor_address_operand(d, 1);
     decode_half_split(d, data, 2, d.count() == 3);
     check_registers(d, data);
@@ -195,11 +238,11 @@ void register_tcgen05_memory(InstructionTable& table) {
   });
   table.add("tcgen05.wait::ld.sync.aligned", [](Decoder& d) {
     d.require_converged();
-    d.emit(wait<&CtaTensorMemory::WarpState::loads>);
+    d.emit(wait_loads);
   });
   table.add("tcgen05.wait::st.sync.aligned", [](Decoder& d) {
     d.require_converged();
-    d.emit(wait<&CtaTensorMemory::WarpState::stores>);
+    d.emit(wait_stores);
   });
 }
 

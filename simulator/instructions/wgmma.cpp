@@ -86,13 +86,13 @@ void decode_mma(Decoder& d) {
   if (instruction.d.size() != registers)
     d.fail(
         fmt::format("the accumulator of {} is {} registers, not {}", shape, registers, instruction.d.size()));
-  instruction.watched_d = d.watch(0);
+  instruction.watched_d = d.watch(0, run_watched);
   const bool from_registers = d.is_vector(1);
   if (from_registers) {
     instruction.a = d.vector_source(1, 32);
     if (instruction.a.size() != 4)
       d.fail(fmt::format("the A operand of wgmma is 4 registers, not {}", instruction.a.size()));
-    instruction.watched_a = d.watch(1);
+    instruction.watched_a = d.watch(1, run_watched);
   } else {
     instruction.a_descriptor = d.source(1, 64);
   }

@@ -62,6 +62,7 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
         wgmma_wait_group<0>();
         pin(value_gradient);
         pin(key_gradient);
+        __syncwarp();  // every lane has read the stats
         release(pipeline.streamed_empty, streamed.slot);
         streamed.advance();
       }

@@ -3,8 +3,11 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "simulator/shrink.h"
 #include "tools/jfa_sim/command.h"
+#include "tools/jfa_sim/trace_file.h"
 
 namespace jfa::sim {
 namespace {
@@ -14,8 +17,9 @@ constexpr std::string_view kCommand = "run";
 struct RunCommandOptions {
   LaunchOptions launch;
   simulator::RunOptions run;
-  std::string schedule = "eager";
+  std::string schedule = "eager", choices, trace_path;
   bool json = false;
+  bool shrink = true;
 };
 
 Status write_results(const PreparedLaunch& launch, const simulator::ReplayResult& result) {
@@ -26,8 +30,28 @@ Status write_results(const PreparedLaunch& launch, const simulator::ReplayResult
   return {};
 }
 
+// The command that runs the launch on these choices.
+std::string replay_command(const RunCommandOptions& options, const std::vector<simulator::Choice>& choices) {
+  const LaunchOptions& launch = options.launch;
+  std::string text = fmt::format("jfa-sim run '{}' --entry '{}' --grid {} --block {} --cluster {}",
+                                 launch.ptx_path, launch.entry, launch.grid, launch.block, launch.cluster);
+  if (launch.shared_bytes != 0) text += fmt::format(" --shared {}", launch.shared_bytes);
+  for (const std::string& buffer : launch.buffers) text += fmt::format(" --buffer '{}'", buffer);
+  for (const std::string& argument : launch.arguments) text += fmt::format(" --arg '{}'", argument);
+  text += fmt::format(" --sms {} --schedule replay", options.run.sms);
+  if (!choices.empty()) text += fmt::format(" --choices {}", to_string(choices));
+  return text;
+}
+
+std::string describe(const simulator::ShrunkSchedule& shrunk, const RunCommandOptions& options) {
+  if (!shrunk.replayable)
+    return fmt::format("schedule: it fails on --schedule {}, not on choices alone\n", options.schedule);
+  return fmt::format("schedule: {} of {} choices are needed. It fails again with\n  {}\n",
+                     shrunk.choices.size(), shrunk.recorded, replay_command(options, shrunk.choices));
+}
+
 void print_json(const RunCommandOptions& options, const PreparedLaunch& launch,
-                const simulator::ReplayResult& result) {
+                const simulator::ReplayResult& result, const simulator::ShrunkSchedule* shrunk) {
   nlohmann::ordered_json json{{"ok", result.ok},
                               {"entry", options.launch.entry},
                               {"schedule", options.schedule},
@@ -42,24 +66,41 @@ void print_json(const RunCommandOptions& options, const PreparedLaunch& launch,
     for (const ResultFile& file : launch.results)
       json["results"].push_back({{"path", file.path}, {"dtype", file.dtype}, {"shape", file.shape}});
   if (!result.ok) json["report"] = to_json(result.report);
+  if (shrunk != nullptr && shrunk->replayable) {
+    json["choices"] = to_string(shrunk->choices);
+    json["replay"] = replay_command(options, shrunk->choices);
+  }
   fmt::print("{}\n", json.dump(2));
 }
 
 int run(const RunCommandOptions& options) {
   const Result<LoadedLaunch> loaded = load_launch(options.launch);
   if (!loaded) return fail(kCommand, loaded.status());
-  const auto result = simulator::replay(loaded->ptx, loaded->launch.recording, options.run, loaded->source);
+  simulator::Trace trace;
+  simulator::RunOptions traced = options.run;
+  if (!options.trace_path.empty()) traced.trace = &trace;
+  const auto result = simulator::replay(loaded->ptx, loaded->launch.recording, traced, loaded->source);
   if (!result) return fail(kCommand, result.status());
+  if (!options.trace_path.empty())
+    if (Status status = write_chrome_trace(options.trace_path, trace); !status.ok())
+      return fail(kCommand, status);
+  std::optional<simulator::ShrunkSchedule> shrunk;
+  if (!result->ok && options.shrink) {
+    auto shrinking = simulator::shrink(loaded->ptx, loaded->launch.recording, options.run);
+    if (!shrinking) return fail(kCommand, shrinking.status());
+    shrunk = *std::move(shrinking);
+  }
   if (result->ok)
     if (Status status = write_results(loaded->launch, *result); !status.ok()) return fail(kCommand, status);
   fmt::print(options.json ? stderr : stdout, "{}", result->printed);
   if (options.json) {
-    print_json(options, loaded->launch, *result);
+    print_json(options, loaded->launch, *result, shrunk ? &*shrunk : nullptr);
   } else if (result->ok) {
     fmt::print("{}: no bug found; {} CTAs, {} warp instructions\n", options.launch.entry,
                result->statistics.ctas, result->statistics.warp_instructions);
   } else {
     fmt::print("{}", result->report.text());
+    if (shrunk) fmt::print("{}", describe(*shrunk, options));
   }
   return result->ok ? kSuccess : kBugFound;
 }
@@ -71,10 +112,25 @@ void add_run_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       std::string(kCommand), "Runs a kernel. Exit status: 0 no bug found, 1 a report, 2 bad input");
   add_launch_options(*command, options->launch);
-  command->add_option("--schedule", options->schedule, "eager, lazy, random: when asynchronous work happens")
-      ->check(CLI::IsMember({"eager", "lazy", "random"}))
+  command
+      ->add_option("--schedule", options->schedule,
+                   fmt::format("{}: who moves when", simulator::schedule_names()))
+      ->check([](const std::string& name) {
+        return simulator::parse_schedule(name)
+                   ? ""
+                   : fmt::format("must be one of {}", simulator::schedule_names());
+      })
       ->capture_default_str();
-  command->add_option("--seed", options->run.seed, "of the random schedule")->capture_default_str();
+  command->add_option("--seed", options->run.seed, "of the random schedule; of starve: who")
+      ->capture_default_str();
+  command->add_option("--choices", options->choices, "of the replay schedule, as a failing run prints them")
+      ->check([](const std::string& text) {
+        return simulator::parse_choices(text) ? ""
+                                              : "must be increasing positions and values, as in 12:3,40:1";
+      });
+  command->add_flag("!--no-shrink", options->shrink, "do not look for the choices that a failure needs");
+  command->add_option("--trace", options->trace_path,
+                      "file for what happened when, in Chrome's trace format (Perfetto)");
   command->add_option("--sms", options->run.sms, "streaming multiprocessors")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -95,6 +151,7 @@ void add_run_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", options->json, "JSON on stdout");
   command->callback([options, &exit_code] {
     options->run.schedule = *simulator::parse_schedule(options->schedule);
+    options->run.choices = *simulator::parse_choices(options->choices);
     exit_code = run(*options);
   });
 }
