@@ -6,6 +6,7 @@
 #include <map>
 
 #include "simulator/float_format.h"
+#include "simulator/instructions/fused.h"
 #include "simulator/instructions/lanes.h"
 
 namespace jfa::simulator {
@@ -261,6 +262,42 @@ constexpr auto pair_ternary = [](u64 a, u64 b, u64 c) {
          u64{std::bit_cast<u32>(f(half(a, 32), half(b, 32), half(c, 32)))} << 32;
 };
 
+// Fused multiply-add of whole warps by the processor's own instruction; T is float, or u64 for pairs.
+template <class T, int flags>
+Step fused(Warp& warp, const Instruction& in, LaneMask active) {
+  static const FusedMultiplyAdd multiply_add = fused_multiply_add((flags & kFtz) != 0);
+  if (active != kAllLanes) {
+    constexpr auto lane = float_fma<Rounding::kNearest, flags>;
+    if constexpr (sizeof(T) == 4)
+      return ternary<float, float, lane>(warp, in, active);
+    else
+      return ternary<u64, u64, pair_ternary<lane>>(warp, in, active);
+  }
+  const auto floats = [&](int operand) {
+    return reinterpret_cast<float*>(warp.lanes<T>(in.operand[static_cast<std::size_t>(operand)]));
+  };
+  multiply_add(floats(0), floats(1), floats(2), floats(3),
+               kWarpSize * static_cast<int>(sizeof(T) / sizeof(float)));
+  return Step::kNext;
+}
+
+template <class T, Rounding rounding, int flags>
+void decode_fma(Decoder& d) {
+  constexpr auto lane = float_fma<rounding, flags>;
+  Handler handler = nullptr;
+  if constexpr (sizeof(T) == 4)
+    handler = ternary<float, float, lane>;
+  else
+    handler = ternary<u64, u64, pair_ternary<lane>>;
+  if constexpr (rounding == Rounding::kNearest && (flags & kSat) == 0)
+    if (fused_multiply_add(false) != nullptr) handler = fused<T, flags>;
+  const Slot a = d.float_or_source<T>(1);
+  const Slot b = d.float_or_source<T>(2);
+  const Slot c = d.float_or_source<T>(3);
+  const Slot result = d.destination(0, Lane<T>::kBits);
+  d.emit(handler).operand = {result, a, b, c};
+}
+
 // --- registration helpers: one row for each modifier set, the handler chosen when decoding.
 
 template <class T, template <Rounding> class Choice>
@@ -318,9 +355,7 @@ void register_f32(InstructionTable& t) {
   for (const char* name : {"fma .(rn|rz|rm|rp) .ftz? .sat? .f32", "mad .(rn|rz|rm|rp) .ftz? .sat? .f32"})
     t.add(name, [](Decoder& d) {
       with_rounding(d, [&](auto r) {
-        with_flags(d, [&](auto flags) {
-          decode_ternary<float, float, float_fma<decltype(r)::value, flags.value>>(d);
-        });
+        with_flags(d, [&](auto flags) { decode_fma<float, decltype(r)::value, flags.value>(d); });
       });
     });
   t.add("sqrt .(rn|rz|rm|rp) .ftz? .f32", [](Decoder& d) {
@@ -340,9 +375,7 @@ void register_f32(InstructionTable& t) {
   t.add("mul .(rn|rz|rm|rp)? .ftz? .f32x2", decode_f32x2<Mul>);
   t.add("fma .(rn|rz|rm|rp) .ftz? .f32x2", [](Decoder& d) {
     with_rounding(d, [&](auto r) {
-      with_flags(d, [&](auto flags) {
-        decode_ternary<u64, u64, pair_ternary<float_fma<decltype(r)::value, flags.value>>>(d);
-      });
+      with_flags(d, [&](auto flags) { decode_fma<u64, decltype(r)::value, flags.value>(d); });
     });
   });
   t.add("neg.f32", decode_unary<float, float, neg_f32<false>>);
