@@ -152,7 +152,7 @@ TEST_CASE("what is asked for wrongly is refused in words that name it") {
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {}, {"--block", "1,2,3,4"}), {"--block 1,2,3,4"});
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {}, {"--block", "32", "--cluster", "x"}), {"--cluster x"});
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {}, {"--block", "32"}, "other"), {"entry 'other'", "axpy"});
-  refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--schedule", "late"}), {"--schedule", "late"});
+  refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--schedule", "never"}), {"--schedule", "never"});
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--source", "nowhere.cu"}),
           {"nowhere.cu", "cannot be read"});
   write_text(axpy.directory / "k.ptx", ".version 9.0\n.nonsense\n");

@@ -1,8 +1,10 @@
 // Races in shared memory: found whatever the order, by clocks; and no false alarm where something orders.
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <string>
 
+#include "tests/simulator_async.h"
 #include "tests/simulator_one_op.h"
 
 namespace jfa::simulator::test {
@@ -154,6 +156,42 @@ TEST_CASE("strong accesses do not race with each other, and order what is around
         "@%p0 st.shared.u32 [cells], 0;\nbar.sync 0;\n@%p0 atom.shared.add.u32 %r6, [cells], 1;\n"
         "@%p3 st.shared.u32 [cells], 1;",
         "nothing orders the two"}});
+}
+
+TEST_CASE("a copy is observed by those who wait for it") {
+  const auto run = [](const std::string& others) {
+    PtxRun copy(R"(
+      mov.u32 %t, %tid.x; setp.eq.u32 %first, %t, 0;
+      setp.ge.u32 %q, %t, 32;
+      @%first mbarrier.init.shared.b64 [bar], 1;
+      bar.sync 0;
+      @!%first bra STARTED;
+      mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 4096;
+      cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%in], 4096, [bar];
+      STARTED:
+      bar.sync 0;
+      @%q bra OTHERS;
+      WAIT: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0;
+      @!%p bra WAIT;
+      bra END;
+      OTHERS:
+    )" + others +
+                "\nld.shared.u32 %r1, [tile+64];\nEND:\n");
+    std::memset(copy.input<char>(), 1, 4096);
+    return copy.launch(64);
+  };
+  const LaunchResult raced = run("");
+  REQUIRE_FALSE(raced.ok);
+  INFO(raced.report.text());
+  const bool early = raced.report.kind == ErrorKind::kInFlight;  // if nobody had waited yet
+  CHECK((early || raced.report.kind == ErrorKind::kRace));
+  // Having seen by other means that warp 0 has been there is not to have waited.
+  const LaunchResult told = run("nanosleep.u32 1;\nnanosleep.u32 1;\nnanosleep.u32 1;\nnanosleep.u32 1;");
+  REQUIRE_FALSE(told.ok);
+  INFO(told.report.text());
+  CHECK(told.report.kind == ErrorKind::kRace);
+  CHECK(told.report.message.find("bulk copy from global memory writes too") != std::string::npos);
+  CHECK(run("OWN: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0;\n@!%p bra OWN;").ok);
 }
 
 TEST_CASE("CTAs of a cluster race, too") {

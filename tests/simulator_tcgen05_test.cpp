@@ -398,6 +398,15 @@ void check_case(Device& device, const Case& c, const std::string& ptx = kProduct
   CHECK(outcome.got == outcome.want);
 }
 
+void check_passes(const std::string& ptx, const Case& c = {}) {
+  for (const char* schedule : kSchedules) {
+    CAPTURE(std::string(schedule));
+    Device device(schedule);
+    const Outcome outcome = run_case(device, c, ptx);
+    CHECK_MESSAGE(outcome.result == CUDA_SUCCESS, device.report());
+  }
+}
+
 // The edited kernel must fail on every schedule, with `part` in its report.
 void check_caught(const std::string& ptx, const char* part, const Case& c = {}) {
   for (const char* schedule : kSchedules) {
@@ -675,6 +684,23 @@ TEST_CASE("an mma's source may not change before its commit is observed") {
                       "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];\n"
                       "st.shared.b32 [%r3+1024], %r30;"),
                "the A operand of tcgen05.mma");
+}
+
+TEST_CASE("what a commit tells, and who has to hear it") {
+  const std::string product = kProduct;
+  const std::string commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];\n";
+  // The second arrival may come after the CTA has gone.
+  check_caught(edited(product, "commit",
+                      "mbarrier.init.shared::cta.b64 [%r3+16], 1;\n" + commit +
+                          "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3+16];"),
+               "no thread has waited for the arrival of this commit");
+  // That the products are over, not what their thread wrote.
+  check_caught(edited(edited(product, "commit", "st.shared.b32 [%r3+24], %r30;\n" + commit), "after mma",
+                      "tcgen05.fence::after_thread_sync;\nld.shared.b32 %r40, [%r3+24];"),
+               "nothing orders the two");
+  // With that their operands may be overwritten, by whom ever.
+  check_passes(
+      edited(product, "after mma", "tcgen05.fence::after_thread_sync;\n@!%p1 st.shared.b32 [%r3+1024], 0;"));
 }
 
 TEST_CASE("tcgen05 instructions that are not modelled are refused when the image is loaded") {
