@@ -29,8 +29,8 @@ struct RunOptions {
   Trace* trace = nullptr;          // gets the run's events, if there is one; not owned
   bool checks = true;
   /// What some compilers take for granted although PTX does not promise it, and devices happen to give: an
-  /// alignment of dynamic shared memory beyond the declared one, and wait::ld, wait::st and mbarrier waits
-  /// that order tcgen05 operations without tcgen05.fence. The defaults are what PTX promises.
+  /// alignment of dynamic shared memory beyond the declared one, wait::st and mbarrier waits that
+  /// order tcgen05 operations without tcgen05.fence, registers of tcgen05.ld without wait::ld. Defaults: PTX.
   std::uint32_t dynamic_shared_alignment = 16;
   bool tensor_fences = true;
   /// Warp instructions after which the run is called a livelock; 0: no limit.
@@ -59,7 +59,7 @@ struct LaunchResult {
   bool ok = true;
   Report report;  // if not ok
   LaunchStatistics statistics;
-  std::string printed;  // by printf, also of a run that failed
+  std::string printed;          // by printf, also of a run that failed
   std::vector<Choice> choices;  // if they were to be recorded
 };
 

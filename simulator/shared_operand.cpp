@@ -71,7 +71,7 @@ void SharedOperand::begin(Cta& cta, std::uint32_t first_row, std::uint32_t row_c
   std::vector<std::uint32_t> addresses;
   for_each_chunk(*this, first_row, row_count,
                  [&](std::uint32_t address, std::uint32_t, std::uint32_t) { addresses.push_back(address); });
-  std::sort(addresses.begin(), addresses.end());
+  if (!std::is_sorted(addresses.begin(), addresses.end())) std::sort(addresses.begin(), addresses.end());
   AsyncShadow& shadow = cta.extension<AsyncShadow>();
   for (std::size_t i = 0; i < addresses.size();) {
     std::size_t end = i + 1;

@@ -86,8 +86,11 @@ void TensorMemoryShadow::check_order(const Record& record, Access earlier, Acces
 void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access earlier, Access access,
                                       const TensorRegion& region, const Accessor& accessor) const {
   if (!fences_) return;
+  std::uint64_t passed = 0;  // time of the last record: the cells of one operation share theirs
   for_each_cell_block(region, [&](std::uint32_t index) {
     const Record& record = records[index];
+    if (record.time == passed) return;
+    passed = record.time;
     if (record.time == 0) return;
     const Accessor& other = accessors_[record.accessor];
     const bool engine = other.order != 0;

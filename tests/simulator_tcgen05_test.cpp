@@ -693,7 +693,7 @@ TEST_CASE("what a commit tells, and who has to hear it") {
   check_caught(edited(product, "commit",
                       "mbarrier.init.shared::cta.b64 [%r3+16], 1;\n" + commit +
                           "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3+16];"),
-               "no thread has waited for the arrival of this commit");
+               "has exited");
   // That the products are over, not what their thread wrote.
   check_caught(edited(edited(product, "commit", "st.shared.b32 [%r3+24], %r30;\n" + commit), "after mma",
                       "tcgen05.fence::after_thread_sync;\nld.shared.b32 %r40, [%r3+24];"),

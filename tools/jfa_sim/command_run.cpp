@@ -118,7 +118,7 @@ void add_run_command(CLI::App& app, int& exit_code) {
       ->check([](const std::string& name) {
         return simulator::parse_schedule(name)
                    ? ""
-                   : fmt::format("must be one of {}", simulator::schedule_names());
+                   : fmt::format("{} is not one of {}", name, simulator::schedule_names());
       })
       ->capture_default_str();
   command->add_option("--seed", options->run.seed, "of the random schedule; of starve: who")
