@@ -294,13 +294,7 @@ void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& po
   operation->ctas = std::move(ctas);
   for (const auto& earlier : own.tickets(warp.thread(point.lane)))
     if (earlier->copy && !earlier->done) operation->copies.push_back(earlier);
-  if (checks) {
-    Epoch& event = own.event(warp.thread(point.lane));
-    if (event.strand == 0)
-      event.strand = cta.cluster().order.add_strand(fmt::format("products issued by warp {}", warp.index()));
-    ++event.tick;
-    for (FlightRef& flight : ticket->flights) flight.event = event;
-  }
+  own.note_issue(warp.thread(point.lane), *ticket);
   own.tickets(warp.thread(point.lane)).push_back(std::move(ticket));
   cta.machine().post(std::move(operation));
 }
@@ -318,7 +312,7 @@ void issue_commit(Warp& warp, int thread, std::vector<SharedPlace> barriers, con
   // It is no release of what the thread has written or knows, but with its operations that is over.
   warp.release(LaneMask{1} << thread % kWarpSize, clock);
   clock.hide();
-  const Epoch event = state.event(thread);
+  const Epoch event = state.last_issue(thread);
   if (event.tick != 0) clock.see(event.strand, event.tick);
   warp.machine().post(
       std::make_unique<CommitOperation>(point, tickets, std::move(barriers), std::move(clock)));

@@ -89,6 +89,7 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
     }
     state.memory().set_initialised(region);  // as good as: nobody can look before it is
   }
+  own.note_issue(warp.thread(point.lane), *ticket);
   own.tickets(warp.thread(point.lane)).push_back(ticket);
   // Copies of one CTA run in the order of issue; products wait for the copies before them.
   cta.machine().post(std::make_unique<TensorCopy>(point, own.copy_queue(), shape, to, source, std::move(ctas),

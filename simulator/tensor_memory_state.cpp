@@ -42,6 +42,16 @@ void CtaTensorMemory::check_cta_group(int cta_group, const ProgramPoint& point) 
   }
 }
 
+void CtaTensorMemory::note_issue(int thread, TensorTicket& ticket) {
+  if (!cta_.machine().checks()) return;
+  Epoch& event = events_[thread];
+  if (event.strand == 0)
+    event.strand = cta_.cluster().order.add_strand(
+        fmt::format("tensor operations issued by warp {}", thread / kWarpSize));
+  ++event.tick;
+  for (FlightRef& flight : ticket.flights) flight.event = event;
+}
+
 void CtaTensorMemory::on_exit() { memory().release(owner(), {nullptr, &cta_, -1, -1}); }
 
 Cta& pair_peer(Cta& cta, const ProgramPoint& point) {

@@ -58,8 +58,9 @@ class CtaTensorMemory : public Extension {
   WarpState& warp(int index) { return warps_[static_cast<std::size_t>(index)]; }
   TensorMemory::Owner owner() const { return &cta_; }
 
-  /// The operations that a thread issues, as events of a strand.
-  Epoch& event(int thread) { return events_[thread]; }
+  /// The operations that a thread issues are events of a strand: the ticket's flights get theirs.
+  void note_issue(int thread, TensorTicket& ticket);
+  Epoch last_issue(int thread) { return events_[thread]; }
   /// Operations of a thread that nobody is known to have waited for, oldest first.
   std::vector<std::shared_ptr<TensorTicket>>& tickets(int thread) { return tickets_[thread]; }
 
