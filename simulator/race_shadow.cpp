@@ -25,6 +25,17 @@ const char* verb(RaceShadow::Access access) {
   return access == RaceShadow::Access::kRead ? "reads" : "writes";
 }
 
+// Whether the instruction is a store of an immediate: whoever executes it, the value is the same, and
+// compilers let a whole CTA do so.
+bool stores_constant(const ProgramPoint& point) {
+  if (point.instruction == nullptr) return false;
+  const std::string& text = point.cta->machine().entry().statements[point.instruction->statement].text;
+  const std::size_t comma = text.rfind(',');
+  if (text.find("st.") == std::string::npos || comma == std::string::npos) return false;
+  const std::size_t value = text.find_first_not_of(" \t", comma + 1);
+  return value != std::string::npos && (text[value] == '-' || (text[value] >= '0' && text[value] <= '9'));
+}
+
 WarpClock& clock_of(const ProgramPoint& point) { return *point.cta->warp(point.warp).clock; }
 
 }  // namespace
@@ -78,7 +89,8 @@ void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramP
     const Record& w = cell.write;
     const bool together = w.strand == record.strand && w.tick == record.tick && w.pc == record.pc;
     const Record* other = unordered(cell, record.bytes, Access::kWrite, strong, clock, lane, together);
-    if (other != nullptr) refuse(Access::kWrite, c * kCellBytes, nullptr, *other, point);
+    const bool same_value = other == &w && w.generic && w.pc == record.pc && stores_constant(point);
+    if (other != nullptr && !same_value) refuse(Access::kWrite, c * kCellBytes, nullptr, *other, point);
     const Record last = cell.write;
     cell.write = record;
     if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick)

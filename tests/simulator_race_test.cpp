@@ -54,7 +54,9 @@ void check_all(const std::vector<Case>& cases, const RunShape& shape = {.block =
 TEST_CASE("warps meet at bar.sync, or race") {
   const std::string write = "st.shared.u32 [%r5], %r0;\n", read = "ld.shared.u32 %r6, [cells+252];\n";
   check_all(
-      {{"write and read", write + "bar.sync 0;\n" + read, ""},
+      {{"everybody stores one constant", "st.shared.u32 [cells], 7;", ""},
+       {"or what may differ", "st.shared.u32 [cells], %r0;", "nothing orders the two"},
+       {"write and read", write + "bar.sync 0;\n" + read, ""},
        {"without a barrier", write + read, "nothing orders the two"},
        {"both accesses are named", write + read, "st.shared.u32 [%r5], %r0;"},
        {"both, whichever came first", write + read, "ld.shared.u32 %r6, [cells+252];"},
