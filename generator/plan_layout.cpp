@@ -36,7 +36,8 @@ std::vector<MemoryRegion> memory_map(std::initializer_list<std::pair<std::string
 
 int tensor_core_cycles(const EntryPlan& entry, Target target) {
   int flops = 0;
-  for (const TileProduct& product : entry.tile_products) flops += 2 * std::max(product.m, least_rows(target)) * product.n * product.k;
+  for (const TileProduct& product : entry.tile_products)
+    flops += 2 * std::max(product.m, least_rows(target)) * product.n * product.k;
   return flops / flops_per_cycle(target);
 }
 
@@ -47,9 +48,10 @@ void describe_layout(const EntryPlan& entry, Target target, nlohmann::ordered_js
   nlohmann::ordered_json products = nlohmann::ordered_json::array();
   for (const TileProduct& product : entry.tile_products)
     products.push_back({{"name", product.name}, {"m", product.m}, {"n", product.n}, {"k", product.k}});
-  json["tensor_core"] = {{"products_of_a_tile", products},
-                         {"cycles_of_a_tile", tensor_core_cycles(entry, target)},
-                         {"formula", fmt::format("sum of 2 max(m, {}) n k / {}", least_rows(target), flops_per_cycle(target))}};
+  json["tensor_core"] = {
+      {"products_of_a_tile", products},
+      {"cycles_of_a_tile", tensor_core_cycles(entry, target)},
+      {"formula", fmt::format("sum of 2 max(m, {}) n k / {}", least_rows(target), flops_per_cycle(target))}};
 }
 
 }  // namespace jfa

@@ -273,8 +273,8 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     if (elect_sync()) multiply(shared, memory);
   } else if (warp == 2) {
     if (elect_sync())
-      draw_items(control.pipeline.queue, arguments.tiles, &arguments.header->tile_count, arguments.query_heads,
-                 &arguments.header->next_item);
+      draw_items(control.pipeline.queue, arguments.tiles, &arguments.header->tile_count,
+                 arguments.query_heads, &arguments.header->next_item);
   } else if (warp >= 4) {
     softmax(shared, memory, &output, arguments);
   }
