@@ -23,7 +23,7 @@ struct RunOptions {
   int sms = 2;
   Schedule schedule = Schedule::kEager;
   std::uint64_t seed = 0;          // of kRandom; of kStarve: who
-  std::vector<Choice> choices;     // of kReplay, by position
+  std::vector<Choice> choices{};   // of kReplay, by position
   std::uint64_t first_choice = 0;  // position of the launch's first decision
   bool record_choices = false;     // fill LaunchResult::choices; kEager and kLazy have none
   Trace* trace = nullptr;          // gets the run's events, if there is one; not owned

@@ -49,10 +49,8 @@ DONE:
 .reqnctapercluster 2, 1, 1
 .maxntid 64
 {
-  .reg .b32 %r<2>;
   .shared .align 16 .b8 scratch[2048];
-  mov.b32 %r1, 0;
-  st.shared.b32 [scratch+16], %r1;
+  st.shared.b32 [scratch+16], 0;
   ret;
 }
 )";
