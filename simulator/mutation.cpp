@@ -63,7 +63,7 @@ constexpr Rule kRules[] = {
     {"cp.async.wait_group", "", "cp.async wait_group", {0, 1, false, true, false}},
     {"cp.async.wait_all", "", "cp.async wait_group", {}},
     {"cp.async.mbarrier.arrive", "", "cp.async mbarrier.arrive", {}},
-    {"griddepcontrol", "", "griddepcontrol", {}},
+    {"griddepcontrol.wait", "", "griddepcontrol.wait", {}},  // launch_dependents orders nothing
 };
 
 bool begins_with_words(std::string_view opcode, std::string_view words) {

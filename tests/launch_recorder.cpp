@@ -88,6 +88,10 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** parame
   launch.config.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
   if (entry.required_cluster.x != 0) launch.config.cluster = entry.required_cluster;
   launch.config.dynamic_shared_bytes = config->sharedMemBytes;
+  for (unsigned int i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      launch.config.overlaps_predecessor = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+  }
   launch.config.parameters.resize(entry.parameter_bytes);
   for (std::size_t i = 0; i < entry.parameters.size(); ++i)
     std::memcpy(launch.config.parameters.data() + entry.parameters[i].offset, parameters[i],
