@@ -20,40 +20,40 @@ std::string_view value_product(int padded_dim) {
   }
 }
 
-// So have products of two operands in shared memory, of which the right one lies row by row.
-std::string_view streamed_product(int columns) {
+// So have products of two operands in shared memory.
+std::string_view shared_product(int columns) {
   switch (columns) {
     case 16:
-      return "ptx/wgmma_ss_n_major_n16.cuh";
+      return "ptx/wgmma_ss_n16.cuh";
     case 32:
-      return "ptx/wgmma_ss_n_major_n32.cuh";
+      return "ptx/wgmma_ss_n32.cuh";
     case 64:
-      return "ptx/wgmma_ss_n_major_n64.cuh";
+      return "ptx/wgmma_ss_n64.cuh";
     case 96:
-      return "ptx/wgmma_ss_n_major_n96.cuh";
+      return "ptx/wgmma_ss_n96.cuh";
     default:
-      return "ptx/wgmma_ss_n_major_n128.cuh";
+      return "ptx/wgmma_ss_n128.cuh";
   }
 }
 
 KernelPlan plan_backward(const KernelSpec& spec) {
   KernelPlan plan = plan_backward_entries(spec, 384);
-  plan.fragments =
-      backward_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n64.cuh", value_product(spec.padded_dim)},
-                         "sm90/descriptors.cuh");
+  plan.fragments = backward_fragments(
+      spec, {"ptx/wgmma.cuh", shared_product(plan.backward->streamed_tile), value_product(spec.padded_dim)},
+      "sm90/descriptors.cuh");
   plan.fragments.insert(plan.fragments.end(), {"sm90/fragment.cuh", "sm90/backward.cuh",
                                                "sm90/backward_keys.cu", "sm90/backward_queries.cu"});
   const auto add = [&](const std::vector<std::string_view>& fragments) {
     plan.fragments.insert(plan.fragments.end(), fragments.begin(), fragments.end());
   };
+  const int query_grad_columns = spec.broadcast_q ? spec.padded_dim : plan.operand.box_dim;
+  if (query_grad_columns != plan.backward->streamed_tile) add({shared_product(query_grad_columns)});
   if (spec.broadcast_q) {
     plan_broadcast_entry(plan, 384, 1024);
-    add({streamed_product(spec.padded_dim)});
     add(broadcast_fragments());
     add({"sm90/backward_broadcast.cu"});
   } else {
     plan_short_entry(plan, 384, 1024);
-    add({streamed_product(plan.operand.box_dim)});
     add(short_fragments());
     add({"sm90/backward_short.cu"});
   }
@@ -69,9 +69,9 @@ KernelPlan plan_forward(const KernelSpec& spec) {
   plan.main = {"jfa_forward", 384, 0, EntryPlan::Grid::kPersistent};
   plan.merge = {"jfa_merge", 256, 0, EntryPlan::Grid::kStreaming};
   plan_shared_memory(plan, 2048);
-  plan.fragments =
-      forward_fragments(spec, {"ptx/wgmma.cuh", "ptx/wgmma_ss_n128.cuh", value_product(spec.padded_dim)},
-                        "sm90/descriptors.cuh");
+  plan.fragments = forward_fragments(
+      spec, {"ptx/wgmma.cuh", shared_product(plan.key_tile), value_product(spec.padded_dim)},
+      "sm90/descriptors.cuh");
   plan.fragments.insert(plan.fragments.end(),
                         {"sm90/fragment.cuh", "sm90/softmax_fragment.cuh", "sm90/forward.cu"});
   return plan;

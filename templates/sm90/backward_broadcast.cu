@@ -111,9 +111,9 @@ __device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const 
   wgmma_commit_group();
 #pragma unroll
   for (int k = 0; k < Share<kRows>::kKeys / 16; ++k) {
-    wgmma_ss_n_major<true>(query_gradient,
-                           descriptor_n_major<kTileRows>(Share<kRows>::score_grads(score_grad, consumer), k),
-                           descriptor_n_major<kTileRows>(Share<kRows>::keys(pair[0], consumer), k), true);
+    wgmma_ss<true, true>(query_gradient,
+                         descriptor_n_major<kTileRows>(Share<kRows>::score_grads(score_grad, consumer), k),
+                         descriptor_n_major<kTileRows>(Share<kRows>::keys(pair[0], consumer), k), true);
   }
   wgmma_commit_group();
   wgmma_wait_group<1>();
@@ -122,8 +122,8 @@ __device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const 
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < kRows / 16; ++k) {
-    wgmma_ss_n_major<false>(gradient, descriptor_k_major<kTileRows>(score_grad + half, k),
-                            descriptor_n_major<kRows>(query, k), k > 0);
+    wgmma_ss<false, true>(gradient, descriptor_k_major<kTileRows>(score_grad + half, k),
+                          descriptor_n_major<kRows>(query, k), k > 0);
   }
   wgmma_commit_group();
   wgmma_wait_group<0>();

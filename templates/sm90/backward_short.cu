@@ -37,8 +37,8 @@ __device__ inline void sync_consumers() { bar_sync(kBothBarrier, kConsumers * kW
 __device__ inline void multiply_keys(float (&gradient)[kBoxRegisters], u32 score_grad, u32 keys, int box) {
 #pragma unroll
   for (int k = 0; k < kTileRows / 16; ++k) {
-    wgmma_ss_n_major<true>(gradient, descriptor_n_major<kTileRows>(score_grad, k),
-                           descriptor_n_major<kTileRows>(keys + box * box_bytes(kTileRows), k), k > 0);
+    wgmma_ss<true, true>(gradient, descriptor_n_major<kTileRows>(score_grad, k),
+                         descriptor_n_major<kTileRows>(keys + box * box_bytes(kTileRows), k), k > 0);
   }
 }
 

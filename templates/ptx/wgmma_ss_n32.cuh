@@ -1,19 +1,21 @@
-// d (+)= a * b: a 64 x 16 and b 16 x 32, both in shared memory, b with its columns contiguous. Asynchronous.
+// d (+)= a * b: a 64 x 16 and b 16 x 32, both in shared memory. Asynchronous.
 namespace jfa::kernel {
 
-// kRowsOfA: a has its rows contiguous, not its columns.
-template <bool kRowsOfA>
-__device__ inline void wgmma_ss_n_major(float (&d)[16], u64 a, u64 b, bool accumulate) {
+// Contiguous along the 16 unless said otherwise. kRowsOfA: along the rows of a; kColumnsOfB: along the
+// columns of b.
+template <bool kRowsOfA = false, bool kColumnsOfB = false>
+__device__ inline void wgmma_ss(float (&d)[16], u64 a, u64 b, bool accumulate) {
 #define JFA_WGMMA_SS(TYPE)                                                                                   \
   asm volatile(                                                                                              \
       "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %18, 0;\n\t"                                                     \
       "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE                                            \
       " {"                                                                                                   \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"                                 \
-      "}, %16, %17, p, 1, 1, %19, 1;\n\t}"                                                                   \
+      "}, %16, %17, p, 1, 1, %19, %20;\n\t}"                                                                 \
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),      \
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
-      : "l"(a), "l"(b), "r"(static_cast<u32>(accumulate)), "n"(static_cast<int>(kRowsOfA)))
+      : "l"(a), "l"(b), "r"(static_cast<u32>(accumulate)), "n"(static_cast<int>(kRowsOfA)),                  \
+        "n"(static_cast<int>(kColumnsOfB)))
   if constexpr (config::kElement == Element::bf16) {
     JFA_WGMMA_SS("bf16");
   } else {
