@@ -62,6 +62,9 @@ std::string last_report(const DriverTable* table);
 
 /// Warp instructions that this device's kernels have executed so far. Thread-safe.
 std::uint64_t warp_instructions(const DriverTable* table);
+/// CPU time that simulating this device's tcgen05.mma and wgmma has taken so far, from reading the operands
+/// to writing the accumulators. Thread-safe.
+double product_seconds(const DriverTable* table);
 
 }  // namespace simulator
 }  // namespace jfa

@@ -53,6 +53,7 @@ struct LaunchStatistics {
   std::uint64_t async_steps = 0;
   std::uint64_t ctas = 0;
   std::uint64_t decisions = 0;  // of the schedule
+  double product_seconds = 0;   // CPU time of asynchronous products: operands, arithmetic, accumulators
 };
 
 struct LaunchResult {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "simulator/async_shadow.h"
+#include "simulator/cpu_timer.h"
 #include "simulator/mbarrier.h"
 #include "simulator/shared_operand.h"
 #include "simulator/tensor_memory_shape.h"
@@ -118,6 +119,7 @@ void MmaOperation::accumulate_row(const MmaOperands& operands, std::uint32_t m) 
 }
 
 bool MmaOperation::advance(Machine& machine) {
+  const CpuTimer timer(machine.statistics().product_seconds);
   auto& scratch = machine.extension<MmaScratch>();
   read_operands(scratch);
   for (std::uint32_t m = 0; m < instruction.m; ++m) accumulate_row(scratch.operands, m);

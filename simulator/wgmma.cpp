@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "simulator/async_shadow.h"
+#include "simulator/cpu_timer.h"
 
 namespace jfa::simulator {
 namespace {
@@ -35,6 +36,7 @@ class WgmmaOperation : public AsyncOperation {
         product_(std::move(product)) {}
 
   bool advance(Machine& machine) override {
+    const CpuTimer timer(machine.statistics().product_seconds);
     auto& scratch = machine.extension<WgmmaScratch>();
     const WgmmaInstruction& instruction = *product_->instruction;
     scratch.a.resize(kWgmmaM * kMmaK);

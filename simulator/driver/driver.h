@@ -141,6 +141,7 @@ class SimulatedDriver {
   const DeviceOptions& options() const { return options_; }
   const std::string& last_report() const { return last_report_; }
   std::uint64_t warp_instructions() const { return warp_instructions_; }
+  double product_seconds() const { return product_seconds_; }
 
  private:
   struct Stream {
@@ -201,6 +202,7 @@ class SimulatedDriver {
   bool initialised_ = false;
   std::string last_report_;
   std::uint64_t warp_instructions_ = 0;  // of all launches
+  double product_seconds_ = 0;           // of those
 
   DeviceMemory memory_;
   std::set<CUdeviceptr> allocations_;  // of the context: not those of modules

@@ -197,6 +197,7 @@ CUresult SimulatedDriver::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunct
 
   const LaunchResult result = run_grid(*kernel->library->module, *kernel->entry, launch, memory_);
   warp_instructions_ += result.statistics.warp_instructions;
+  product_seconds_ += result.statistics.product_seconds;
   std::fwrite(result.printed.data(), 1, result.printed.size(), stdout);  // as the driver does for printf
   if (!result.ok) {
     last_report_ = result.report.text();

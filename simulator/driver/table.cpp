@@ -112,4 +112,11 @@ std::uint64_t warp_instructions(const DriverTable* table) {
   return driver->warp_instructions();
 }
 
+double product_seconds(const DriverTable* table) {
+  SimulatedDriver* driver = driver_of(table);
+  if (driver == nullptr) return 0;
+  const std::lock_guard lock(driver->mutex());
+  return driver->product_seconds();
+}
+
 }  // namespace jfa::simulator
