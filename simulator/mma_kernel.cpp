@@ -3,14 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-// GCC and glibc on x86-64: one copy for every CPU, one for those with AVX2, one with AVX-512, picked by the
-// loader.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define JFA_VECTOR_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
-#else
-#define JFA_VECTOR_CLONES
-#endif
+#include "simulator/vector_clones.h"
 
 namespace jfa::simulator {
 

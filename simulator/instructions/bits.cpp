@@ -79,7 +79,7 @@ constexpr auto extract = [](T a, u32 b, u32 c) -> T {
 
 // bfi d, a, b, c, d: a's low bits into b.
 template <class T>
-Step insert(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step insert(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = warp.lanes<T>(in.operand[0]);
   const auto* a = warp.lanes<T>(in.operand[1]);
   const auto* b = warp.lanes<T>(in.operand[2]);
@@ -121,7 +121,7 @@ constexpr auto permute_mode = [](u32 a, u32 b, u32 c) {
 };
 
 // lop3: each result bit is bit {a,b,c} of the table in `immediate`.
-Step lop3(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step lop3(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = warp.lanes<u32>(in.operand[0]);
   const auto* a = warp.lanes<u32>(in.operand[1]);
   const auto* b = warp.lanes<u32>(in.operand[2]);
@@ -166,7 +166,7 @@ Step predicate_not(Warp& warp, const Instruction& in, LaneMask active) {
 
 // Sources of a shift: the value has the type's width, the amount 32 bits.
 template <class T, auto f>
-Step shift(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step shift(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = Lane<T>::at(warp, in.operand[0]);
   const auto* a = Lane<T>::at(warp, in.operand[1]);
   const auto* b = warp.lanes<u32>(in.operand[2]);
@@ -180,7 +180,7 @@ void decode_shift(Decoder& d) {
 }
 
 template <class T>
-Step extract_handler(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step extract_handler(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = Lane<T>::at(warp, in.operand[0]);
   const auto* a = Lane<T>::at(warp, in.operand[1]);
   const auto* b = warp.lanes<u32>(in.operand[2]);

@@ -52,7 +52,7 @@ T flush(T value) {
 }
 
 template <class T, Compare compare, bool ftz>
-LaneMask compare_lanes(Warp& warp, Slot sa, Slot sb) {
+inline LaneMask compare_lanes(Warp& warp, Slot sa, Slot sb) {
   const auto* a = Lane<T>::at(warp, sa);
   const auto* b = Lane<T>::at(warp, sb);
   return mask_of([=](int i) -> bool {
@@ -96,7 +96,7 @@ LaneMask combine(Combine how, LaneMask value, LaneMask c) {
 
 // setp p|q, a, b, c: p = (a ? b) op c, q = !(a ? b) op c. small[0]: inverted, small[1]: op.
 template <class T, Compare compare, bool ftz>
-Step setp(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step setp(Warp& warp, const Instruction& in, LaneMask active) {
   LaneMask result = compare_lanes<T, compare, ftz>(warp, in.operand[2], in.operand[3]);
   if (in.small[0] != 0) result = ~result;
   const auto how = static_cast<Combine>(in.small[1]);

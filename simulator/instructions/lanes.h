@@ -3,10 +3,12 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "simulator/instruction_table.h"
 #include "simulator/machine.h"
+#include "simulator/vector_clones.h"
 
 namespace jfa::simulator {
 
@@ -41,7 +43,7 @@ struct Lane {
 
 /// Calls f(lane) for the active lanes; lanes are independent, so that the full case becomes vector code.
 template <class F>
-inline void for_lanes(LaneMask active, F f) {
+[[gnu::always_inline]] inline void for_lanes(LaneMask active, F f) {
   if (active == kAllLanes) {
 #pragma GCC ivdep
     for (int i = 0; i < kWarpSize; ++i) f(i);
@@ -53,15 +55,21 @@ inline void for_lanes(LaneMask active, F f) {
 
 /// Bit i is f(i), for all 32 lanes.
 template <class F>
-inline LaneMask mask_of(F f) {
+[[gnu::always_inline]] inline LaneMask mask_of(F f) {
+  std::uint8_t bytes[kWarpSize];
+  for (int i = 0; i < kWarpSize; ++i) bytes[i] = f(i) ? 1 : 0;
   LaneMask mask = 0;
-  for (int i = 0; i < kWarpSize; ++i) mask |= static_cast<LaneMask>(f(i)) << i;
+  for (int i = 0; i < kWarpSize; i += 8) {
+    std::uint64_t eight;
+    std::memcpy(&eight, bytes + i, sizeof eight);
+    mask |= static_cast<LaneMask>(eight * 0x0102040810204080u >> 56) << i;  // bit 0 of each byte
+  }
   return mask;
 }
 
 // Handlers for `op d, a`, `op d, a, b`, `op d, a, b, c`: D and S are the types of result and sources.
 template <class D, class S, auto f>
-Step unary(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step unary(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = Lane<D>::at(warp, in.operand[0]);
   const auto* a = Lane<S>::at(warp, in.operand[1]);
   for_lanes(active, [=](int i) { d[i] = Lane<D>::put(f(Lane<S>::get(a[i]))); });
@@ -69,7 +77,7 @@ Step unary(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 template <class D, class S, auto f>
-Step binary(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step binary(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = Lane<D>::at(warp, in.operand[0]);
   const auto* a = Lane<S>::at(warp, in.operand[1]);
   const auto* b = Lane<S>::at(warp, in.operand[2]);
@@ -79,7 +87,7 @@ Step binary(Warp& warp, const Instruction& in, LaneMask active) {
 
 /// C: the type of the third source, where it differs (mad.wide).
 template <class D, class S, auto f, class C = S>
-Step ternary(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step ternary(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = Lane<D>::at(warp, in.operand[0]);
   const auto* a = Lane<S>::at(warp, in.operand[1]);
   const auto* b = Lane<S>::at(warp, in.operand[2]);

@@ -92,7 +92,7 @@ Step unpack(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 // The common ones: two 32-bit halves.
-Step pack_halves(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step pack_halves(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = warp.lanes<u64>(in.operand[0]);
   const auto* low = warp.lanes<u32>(in.operand[1]);
   const auto* high = warp.lanes<u32>(in.operand[2]);
@@ -100,7 +100,7 @@ Step pack_halves(Warp& warp, const Instruction& in, LaneMask active) {
   return Step::kNext;
 }
 
-Step unpack_halves(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step unpack_halves(Warp& warp, const Instruction& in, LaneMask active) {
   auto* low = warp.lanes<u32>(in.operand[0]);
   auto* high = warp.lanes<u32>(in.operand[1]);
   const auto* a = warp.lanes<u64>(in.operand[2]);
@@ -154,7 +154,7 @@ void decode_move(Decoder& d) {
 }
 
 template <class T>
-Step select(Warp& warp, const Instruction& in, LaneMask active) {
+JFA_VECTOR_CLONES Step select(Warp& warp, const Instruction& in, LaneMask active) {
   auto* d = warp.lanes<T>(in.operand[0]);
   const auto* a = warp.lanes<T>(in.operand[1]);
   const auto* b = warp.lanes<T>(in.operand[2]);
