@@ -186,6 +186,7 @@ void register_approximate(InstructionTable& table);
 void register_compare(InstructionTable& table);
 void register_convert(InstructionTable& table);
 void register_convert_narrow(InstructionTable& table);  // called by register_convert
+void register_convert_scale(InstructionTable& table);   // called by register_convert
 void register_memory(InstructionTable& table);
 void register_atomics(InstructionTable& table);
 void register_control(InstructionTable& table);

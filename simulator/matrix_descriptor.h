@@ -1,5 +1,4 @@
-// The two descriptors a tensor core instruction takes, decoded and checked: the 64-bit shared-memory matrix
-// descriptor (where an operand's elements lie) and the 32-bit instruction descriptor of tcgen05.mma.
+// The 64-bit shared-memory matrix descriptor of tensor core instructions: where an operand's elements lie.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +11,32 @@ namespace jfa::simulator {
 enum class MatrixMajor : std::uint8_t { kK, kMN };
 
 /// The element types of products. Names and order are the simulator's; encodings differ by kind.
-enum class MmaElement : std::uint8_t { kF16, kBF16, kTF32, kE4M3, kE5M2, kU8, kS8 };
+enum class MmaElement : std::uint8_t { kF16, kBF16, kTF32, kE4M3, kE5M2, kE2M3, kE3M2, kE2M1, kU8, kS8 };
 enum class MmaAccumulator : std::uint8_t { kF16 = 0, kF32 = 1, kS32 = 2 };
-/// What an instruction multiplies: the `.kind` of tcgen05.mma.
-enum class MmaKind : std::uint8_t { kF16, kTF32, kF8F6F4, kI8 };
-
 /// One step of a product covers 32 bytes of K of each operand, whatever the type.
 inline constexpr std::uint32_t kMmaStepBytes = 32;
 
-constexpr std::uint32_t element_bytes(MmaElement element) {
+constexpr std::uint32_t element_bits(MmaElement element) {
   switch (element) {
+    case MmaElement::kTF32:
+      return 32;
     case MmaElement::kF16:
     case MmaElement::kBF16:
-      return 2;
-    case MmaElement::kTF32:
+      return 16;
+    case MmaElement::kE2M3:
+    case MmaElement::kE3M2:
+      return 6;
+    case MmaElement::kE2M1:
       return 4;
     default:
-      return 1;
+      return 8;
   }
+}
+
+/// Of the memory that an element takes, on average: 16 elements of 6 or 4 bits are packed into the first
+/// bytes of a 16-byte chunk.
+constexpr std::uint32_t element_bytes(MmaElement element) {
+  return element_bits(element) <= 8 ? 1 : element_bits(element) / 8;
 }
 
 /// Where the 16-byte chunks of one operand lie in shared memory.
@@ -59,26 +66,5 @@ std::uint32_t chunk_address(const MatrixDescriptor& descriptor, MatrixMajor majo
 /// Byte address of element (mn, k) of an operand, k within one step: 0 … 32 / bytes_per_element - 1.
 std::uint32_t element_address(const MatrixDescriptor& descriptor, MatrixMajor major, std::uint32_t mn,
                               std::uint32_t k, std::uint32_t bytes_per_element = 2);
-
-/// The instruction descriptor of tcgen05.mma, dense. m and n are those of the whole instruction (of both CTAs
-/// for cta_group::2).
-struct InstructionDescriptor {
-  MmaAccumulator d_type = MmaAccumulator::kF32;
-  MmaElement a_type = MmaElement::kF16;
-  MmaElement b_type = MmaElement::kF16;
-  bool saturate = false;  // kind::i8: sums stay within s32
-  bool negate_a = false;
-  bool negate_b = false;
-  MatrixMajor a_major = MatrixMajor::kK;
-  MatrixMajor b_major = MatrixMajor::kK;
-  std::uint32_t m = 0;
-  std::uint32_t n = 0;
-};
-
-/// Decodes and checks the descriptor. cta_group is 1 or 2; a_in_tensor_memory is the TS form, whose A must be
-/// K-major. Errors name the field and its value.
-Result<InstructionDescriptor> decode_instruction_descriptor(std::uint32_t bits, int cta_group,
-                                                            bool a_in_tensor_memory,
-                                                            MmaKind kind = MmaKind::kF16);
 
 }  // namespace jfa::simulator

@@ -9,75 +9,9 @@ namespace jfa::simulator {
 namespace {
 
 constexpr int kMostElements = 32;
-constexpr int kF32ZeroExponent = -126;
-
-struct Format {
-  int exponent_bits;
-  int fraction_bits;
-};
-
-constexpr Format format_of(MmaElement type) {
-  switch (type) {
-    case MmaElement::kF16:
-      return {5, 10};
-    case MmaElement::kBF16:
-      return {8, 7};
-    case MmaElement::kTF32:
-      return {8, 10};
-    case MmaElement::kE4M3:
-      return {4, 3};
-    case MmaElement::kE5M2:
-      return {5, 2};
-    case MmaElement::kU8:
-    case MmaElement::kS8:
-      break;
-  }
-  return {0, 8};
-}
-constexpr Format kF32{8, 23}, kF16{5, 10};
-
-MmaNumber unpack(std::uint32_t bits, Format format) {
-  const std::uint32_t fraction = bits & ((1u << format.fraction_bits) - 1);
-  const std::uint32_t highest = (1u << format.exponent_bits) - 1;
-  const std::uint32_t biased = (bits >> format.fraction_bits) & highest;
-  const int bias = (1 << (format.exponent_bits - 1)) - 1;
-  MmaNumber number;
-  number.negative = ((bits >> (format.exponent_bits + format.fraction_bits)) & 1) != 0;
-  if (biased == highest) {
-    number.kind = fraction == 0 ? MmaNumber::kInfinite : MmaNumber::kNan;
-  } else if (biased == 0 && fraction == 0) {
-    number.exponent = kF32ZeroExponent;
-  } else {
-    number.exponent = static_cast<std::int16_t>(static_cast<int>(biased == 0 ? 1 : biased) - bias);
-    number.significand = biased == 0 ? fraction : fraction | (1u << format.fraction_bits);
-  }
-  return number;
-}
-
-MmaNumber unpack(MmaElement type, std::uint32_t bits) {
-  switch (type) {
-    case MmaElement::kE4M3: {  // no infinity; its largest exponent is an ordinary one but for S.1111.111
-      if ((bits & 0x7f) == 0x7f) return {MmaNumber::kNan, false, 0, 0};
-      if ((bits & 0x78) != 0x78) return unpack(bits, format_of(type));
-      return {MmaNumber::kFinite, (bits & 0x80) != 0, 8, 8 | (bits & 7)};
-    }
-    case MmaElement::kTF32:
-      return unpack(bits >> 13, format_of(type));  // the low bits are not looked at
-    default:
-      return unpack(bits, format_of(type));
-  }
-}
-
-// The exact sum of the aligned, truncated terms: sum * 2^(exponent - aligned bits), or a special value.
-struct AlignedSum {
-  enum Kind : std::uint8_t { kFinite, kPositiveInfinity, kNegativeInfinity, kNan } kind = kFinite;
-  std::int64_t sum = 0;
-  int exponent = 0;
-  int aligned_bits = 25;
-};
 
 AlignedSum aligned_sum(std::span<const MmaNumber> a, std::span<const MmaNumber> b, int product_fraction_bits,
-                       const MmaNumber& c, Format c_format, int aligned_bits) {
+                       const MmaNumber& c, MmaFormat c_format, int aligned_bits) {
   MmaNumber product[kMostElements];
   AlignedSum result;
   result.aligned_bits = aligned_bits;
@@ -110,68 +44,25 @@ AlignedSum aligned_sum(std::span<const MmaNumber> a, std::span<const MmaNumber> 
   } else if (negative_infinity) {
     result.kind = AlignedSum::kNegativeInfinity;
   } else {
-    const auto aligned = [&](const MmaNumber& term, int term_fraction_bits) {
-      const int shift = result.exponent - term.exponent - (aligned_bits - term_fraction_bits);
-      const std::uint64_t significand = term.significand;
-      const auto magnitude =
-          static_cast<std::int64_t>(shift <= 0 ? significand << -shift : significand >> std::min(shift, 63));
-      return term.negative ? -magnitude : magnitude;
-    };
-    result.sum = aligned(c, c_format.fraction_bits);
+    result.sum = result.align(c.negative, c.significand, c.exponent, c_format.fraction_bits);
     for (std::size_t k = 0; k < a.size(); ++k) {
-      if (product[k].significand != 0) result.sum += aligned(product[k], product_fraction_bits);
+      const MmaNumber& p = product[k];
+      if (p.significand != 0)
+        result.sum += result.align(p.negative, p.significand, p.exponent, product_fraction_bits);
     }
   }
   return result;
 }
 
-// Rounds the sum to a binary format; `nearest` to nearest even, else toward zero.
-std::uint32_t pack(const AlignedSum& value, Format format, bool nearest) {
-  const int exponent_bits = format.exponent_bits;
-  const int target_fraction_bits = format.fraction_bits;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  const std::uint32_t infinity = ((1u << exponent_bits) - 1) << target_fraction_bits;
-  const std::uint32_t sign_bit = 1u << (exponent_bits + target_fraction_bits);
-  if (value.kind == AlignedSum::kNan) return sign_bit - 1;
-  if (value.kind == AlignedSum::kPositiveInfinity) return infinity;
-  if (value.kind == AlignedSum::kNegativeInfinity) return infinity | sign_bit;
-  if (value.sum == 0) return 0;
-  const std::uint32_t sign = value.sum < 0 ? sign_bit : 0;
-  const auto magnitude = static_cast<std::uint64_t>(value.sum < 0 ? -value.sum : value.sum);
-  // magnitude is below 2^34. Its leading bit has the weight 2^leading.
-  const int leading = std::bit_width(magnitude) - 1 + value.exponent - value.aligned_bits;
-  // The result is a multiple of 2^unit.
-  const int unit = std::max(leading, 1 - bias) - target_fraction_bits;
-  const int drop =
-      unit - (value.exponent - value.aligned_bits);  // low bits of magnitude that are rounded away
-  std::uint64_t kept;
-  if (drop <= 0) {
-    kept = magnitude << -drop;
-  } else if (drop >= 64) {
-    kept = 0;
-  } else {
-    kept = magnitude >> drop;
-    const std::uint64_t rest = magnitude & ((std::uint64_t{1} << drop) - 1);
-    const std::uint64_t half = std::uint64_t{1} << (drop - 1);
-    if (nearest && (rest > half || (rest == half && (kept & 1) != 0))) ++kept;
-  }
-  // Without its implicit bit, kept adds onto the exponent field; a carry out of rounding lands right by
-  // itself.
-  const int exponent_field = unit + target_fraction_bits + bias;  // at least 1
-  const std::uint64_t packed =
-      (static_cast<std::uint64_t>(exponent_field - 1) << target_fraction_bits) + kept;
-  return packed >= infinity ? infinity | sign : static_cast<std::uint32_t>(packed) | sign;
-}
-
 // To f32 with as many fraction bits as the precision says, the low ones 0.
 std::uint32_t pack_f32(const AlignedSum& value, MmaPrecision precision) {
   if (value.kind == AlignedSum::kNan) return kMmaNanF32;
-  return pack(value, {kF32.exponent_bits, precision.result_bits}, /*nearest=*/false)
-         << (kF32.fraction_bits - precision.result_bits);
+  return pack(value, {kMmaF32.exponent_bits, precision.result_bits}, /*nearest=*/false)
+         << (kMmaF32.fraction_bits - precision.result_bits);
 }
 
 float value_of(MmaElement type, const MmaNumber& number) {
-  const int scale = number.exponent - format_of(type).fraction_bits;  // -133 … 120
+  const int scale = number.exponent - mma_format(type).fraction_bits;  // -133 … 120
   // Two factors, because 2^-133 is subnormal.
   const float magnitude = static_cast<float>(number.significand) *
                           std::bit_cast<float>(static_cast<std::uint32_t>(scale / 2 + 127) << 23) *
@@ -209,7 +100,7 @@ const std::vector<Decoded>& decode_table(MmaElement type) {
 namespace {
 
 int product_fraction_bits(MmaElement a_type, MmaElement b_type) {
-  return format_of(a_type).fraction_bits + format_of(b_type).fraction_bits;
+  return mma_format(a_type).fraction_bits + mma_format(b_type).fraction_bits;
 }
 
 struct Step16 {
@@ -243,21 +134,23 @@ void unpack_all(MmaElement type, std::span<const std::uint16_t> rows, std::vecto
 std::uint32_t dot_accumulate_f32(MmaElement a_type, MmaElement b_type, const std::uint16_t* a,
                                  const std::uint16_t* b, std::uint32_t c) {
   const Step16 step(a_type, b_type, a, b);
-  const AlignedSum sum = aligned_sum(step.a, step.b, product_fraction_bits(a_type, b_type), unpack(c, kF32),
-                                     kF32, MmaPrecision{}.aligned_bits);
+  const AlignedSum sum = aligned_sum(step.a, step.b, product_fraction_bits(a_type, b_type),
+                                     unpack(c, kMmaF32), kMmaF32, MmaPrecision{}.aligned_bits);
   return pack_f32(sum, {});
 }
 
 std::uint16_t dot_accumulate_f16(const std::uint16_t* a, const std::uint16_t* b, std::uint16_t c) {
   const Step16 step(MmaElement::kF16, MmaElement::kF16, a, b);
-  const AlignedSum sum = aligned_sum(step.a, step.b, 20, unpack(c, kF16), kF16, MmaPrecision{}.aligned_bits);
-  return static_cast<std::uint16_t>(pack(sum, kF16, /*nearest=*/true));
+  const AlignedSum sum =
+      aligned_sum(step.a, step.b, 20, unpack(c, kMmaF16), kMmaF16, MmaPrecision{}.aligned_bits);
+  return static_cast<std::uint16_t>(pack(sum, kMmaF16, /*nearest=*/true));
 }
 
 void negate_elements(MmaElement type, std::span<std::uint16_t> rows) {
   const bool tf32 = element_bytes(type) == 4;
-  const std::uint16_t sign = element_bytes(type) == 1 ? 0x8080 : 0x8000;
-  for (std::size_t i = tf32 ? 1 : 0; i < rows.size(); i += tf32 ? 2 : 1) rows[i] ^= sign;
+  const std::uint32_t sign = 1u << (tf32 ? 15 : element_bits(type) - 1);
+  const auto signs = static_cast<std::uint16_t>(element_bytes(type) == 1 ? sign | sign << 8 : sign);
+  for (std::size_t i = tf32 ? 1 : 0; i < rows.size(); i += tf32 ? 2 : 1) rows[i] ^= signs;
 }
 
 void MmaOperands::load(MmaElement a_type, MmaElement b_type, std::span<const std::uint16_t> a,
@@ -298,6 +191,21 @@ void MmaOperands::load_16_bit(std::span<const std::uint16_t> a, std::span<const 
   }
 }
 
+void MmaOperands::scale(std::span<const std::uint8_t> a_scales, std::span<const std::uint8_t> b_scales) {
+  const auto scale_rows = [&](std::span<const std::uint8_t> scales, std::vector<MmaNumber>& numbers) {
+    const auto count = static_cast<std::size_t>(elements());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const MmaNumber scale = unpack_scale(ScaleType::kUe8m0, scales[i / count]);
+      if (scale.kind == MmaNumber::kNan)
+        numbers[i] = scale;
+      else
+        numbers[i].exponent = static_cast<std::int16_t>(numbers[i].exponent + scale.exponent);
+    }
+  };
+  scale_rows(a_scales, a_number_);
+  scale_rows(b_scales, b_number_);
+}
+
 void MmaOperands::accumulate_row(MmaAccumulator type, int m, std::uint32_t* d_row, bool saturate) const {
   switch (type) {
     case MmaAccumulator::kF32:
@@ -315,9 +223,10 @@ void MmaOperands::accumulate_row_f32(int m, std::uint32_t* d_row) const {
     const std::span a(&a_number_[static_cast<std::size_t>(m) * count], count);
     const int fraction_bits = product_fraction_bits(a_type_, b_type_);
     for (int n = 0; n < n_; ++n)
-      d_row[n] = pack_f32(aligned_sum(a, {&b_number_[static_cast<std::size_t>(n) * count], count},
-                                      fraction_bits, unpack(d_row[n], kF32), kF32, precision_.aligned_bits),
-                          precision_);
+      d_row[n] =
+          pack_f32(aligned_sum(a, {&b_number_[static_cast<std::size_t>(n) * count], count}, fraction_bits,
+                               unpack(d_row[n], kMmaF32), kMmaF32, precision_.aligned_bits),
+                   precision_);
     return;
   }
   const std::size_t a_row = static_cast<std::size_t>(m) * kMmaK;
@@ -345,8 +254,8 @@ void MmaOperands::accumulate_row_f16(int m, std::uint32_t* d_row) const {
     const int fraction_bits = product_fraction_bits(a_type_, b_type_);
     for (int n = 0; n < n_; ++n)
       d_row[n] = pack(aligned_sum(a, {&b_number_[static_cast<std::size_t>(n) * count], count}, fraction_bits,
-                                  unpack(d_row[n] & 0xffff, kF16), kF16, precision_.aligned_bits),
-                      kF16, /*nearest=*/true);
+                                  unpack(d_row[n] & 0xffff, kMmaF16), kMmaF16, precision_.aligned_bits),
+                      kMmaF16, /*nearest=*/true);
     return;
   }
   for (int n = 0; n < n_; ++n) {

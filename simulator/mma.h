@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "simulator/matrix_descriptor.h"
+#include "simulator/mma_number.h"
 
 namespace jfa::simulator {
 
@@ -34,16 +35,7 @@ std::uint32_t dot_accumulate_f32(MmaElement a_type, MmaElement b_type, const std
 /// The same for f16 accumulators (and f16 operands).
 std::uint16_t dot_accumulate_f16(const std::uint16_t* a, const std::uint16_t* b, std::uint16_t c);
 
-/// A finite number is (negative ? -1 : 1) * significand * 2^(exponent - fraction bits of its type).
-/// Subnormals have the format's smallest exponent, zeros that of f32.
-struct MmaNumber {
-  enum Kind : std::uint8_t { kFinite, kInfinite, kNan } kind = kFinite;
-  bool negative = false;
-  std::int16_t exponent = 0;
-  std::uint32_t significand = 0;
-};
-
-/// Flips the signs of floating-point elements, in rows of 16 words.
+/// Flips the signs of floating-point elements, in rows of 16 words; elements of 4 or 6 bits have a byte each.
 void negate_elements(MmaElement type, std::span<std::uint16_t> rows);
 
 /// The operands of one step as the loops want them. A row of an operand is 32 bytes: 16 words.
@@ -52,6 +44,9 @@ class MmaOperands {
   /// a holds m rows, b holds n rows (columns of B).
   void load(MmaElement a_type, MmaElement b_type, std::span<const std::uint16_t> a,
             std::span<const std::uint16_t> b, MmaPrecision precision = {});
+
+  /// Block scales, ue8m0, one for each row of A and of B: of kinds f8f6f4 only, after load.
+  void scale(std::span<const std::uint8_t> a_scales, std::span<const std::uint8_t> b_scales);
 
   int m() const { return static_cast<int>(a_.size()) / kMmaK; }
   int n() const { return n_; }

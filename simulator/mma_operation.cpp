@@ -9,9 +9,12 @@
 
 #include "simulator/async_shadow.h"
 #include "simulator/cpu_timer.h"
-#include "simulator/mbarrier.h"
+#include "simulator/mma.h"
+#include "simulator/mma_f4.h"
+#include "simulator/mma_scales.h"
 #include "simulator/shared_operand.h"
 #include "simulator/tensor_memory_shape.h"
+#include "simulator/tensor_memory_state.h"
 
 namespace jfa::simulator {
 namespace {
@@ -22,163 +25,155 @@ constexpr const char* kWhat = "tcgen05.mma";
 struct MmaScratch : Extension {
   explicit MmaScratch(Machine&) {}
   MmaOperands operands;
+  PackedF4Operands f4_operands;
   std::vector<std::uint16_t> a, b;
+  std::vector<std::uint8_t> a_scales, b_scales;
 };
 
-class MmaOperation : public AsyncOperation {
- public:
-  MmaOperation(ProgramPoint issue, std::uint64_t queue, std::shared_ptr<TensorTicket> ticket)
-      : AsyncOperation(issue, queue), ticket_(std::move(ticket)) {}
-
-  bool ready() const override {
-    return std::all_of(copies.begin(), copies.end(), [](const auto& copy) { return copy->done; });
-  }
-  bool advance(Machine& machine) override;
-  std::string describe() const override {
-    return fmt::format("{} M={} N={} into tensor memory {:#010x}", kWhat, instruction.m, instruction.n,
-                       TensorAddress(d.lane, d.column).bits());
-  }
-
+// What an instruction multiplies and where it lies.
+struct MmaProduct {
   MmaArguments arguments;
   InstructionDescriptor instruction;
   TensorAddress d;
   SharedOperand a, b;  // per CTA; a is unused if it lies in tensor memory
+  ScaleFactors a_scales, b_scales;
   std::vector<Cta*> ctas;
-  std::vector<std::shared_ptr<TensorTicket>> copies;  // by the thread before, not complete at issue
+
+  const MmaForm& form() const { return arguments.form; }
+  std::uint32_t cta_count() const { return static_cast<std::uint32_t>(ctas.size()); }
+  std::uint32_t a_rows() const { return instruction.m / cta_count(); }
+  std::uint32_t b_rows() const { return instruction.n / cta_count(); }
+  std::uint32_t d_columns() const {
+    return accumulator_columns(form().cta_group, instruction.m, instruction.n);
+  }
+  AccumulatorPlace place(std::uint32_t m, std::uint32_t n) const {
+    return accumulator_place(form().cta_group, instruction.m, instruction.n, m, n);
+  }
+};
+
+class MmaOperation : public AsyncOperation {
+ public:
+  MmaOperation(ProgramPoint issue, std::uint64_t queue, MmaProduct product,
+               std::shared_ptr<TensorTicket> ticket, std::vector<std::shared_ptr<TensorTicket>> copies)
+      : AsyncOperation(issue, queue),
+        product_(std::move(product)),
+        ticket_(std::move(ticket)),
+        copies_(std::move(copies)) {}
+
+  bool ready() const override {
+    return std::all_of(copies_.begin(), copies_.end(), [](const auto& copy) { return copy->done; });
+  }
+  bool advance(Machine& machine) override {
+    const CpuTimer timer(machine.statistics().product_seconds);
+    auto& scratch = machine.extension<MmaScratch>();
+    read_operands(scratch);
+    for (std::uint32_t m = 0; m < product_.instruction.m; ++m) accumulate_row(scratch, m);
+    ticket_->done = true;
+    return true;
+  }
+  std::string describe() const override {
+    return fmt::format("{} M={} N={} into tensor memory {:#010x}", kWhat, product_.instruction.m,
+                       product_.instruction.n, product_.d.bits());
+  }
 
  private:
   void read_operands(MmaScratch& scratch) const;
+  void read_scales(MmaScratch& scratch) const;
   void read_tensor_operand(std::uint32_t cta, std::uint16_t* elements) const;
-  void accumulate_row(const MmaOperands& operands, std::uint32_t m) const;
+  void accumulate_row(const MmaScratch& scratch, std::uint32_t m) const;
 
+  MmaProduct product_;
   std::shared_ptr<TensorTicket> ticket_;
+  std::vector<std::shared_ptr<TensorTicket>> copies_;  // by the thread before, not complete at issue
 };
 
 void MmaOperation::read_tensor_operand(std::uint32_t cta, std::uint16_t* elements) const {
-  const TensorAddress base(*arguments.a_address);
-  TensorMemory& memory = ctas[cta]->extension<CtaTensorMemory>().memory();
-  const std::uint32_t rows = instruction.m / static_cast<std::uint32_t>(ctas.size());
-  for (std::uint32_t row = 0; row < rows; ++row) {
-    const std::uint32_t m = cta * rows + row;
-    const TensorCell cell = accumulator_place(arguments.cta_group, instruction.m, instruction.n, m, 0).cell;
+  const TensorAddress base(product_.arguments.a_address);
+  TensorMemory& memory = product_.ctas[cta]->extension<CtaTensorMemory>().memory();
+  for (std::uint32_t row = 0; row < product_.a_rows(); ++row) {
+    const TensorCell cell = product_.place(cta * product_.a_rows() + row, 0).cell;
     const std::uint32_t* cells = memory.lane(base.lane + cell.lane) + base.column;
     std::memcpy(&elements[row * kMmaK], cells, kMmaStepBytes);
   }
 }
 
 void MmaOperation::read_operands(MmaScratch& scratch) const {
-  const auto count = static_cast<std::uint32_t>(ctas.size());
-  const std::uint32_t a_rows = instruction.m / count;
-  const std::uint32_t b_rows = instruction.n / count;
+  const InstructionDescriptor& instruction = product_.instruction;
+  const MmaForm& form = product_.form();
   scratch.a.resize(instruction.m * kMmaK);
   scratch.b.resize(instruction.n * kMmaK);
-  for (std::uint32_t cta = 0; cta < count; ++cta) {
-    std::uint16_t* a_elements = &scratch.a[cta * a_rows * kMmaK];
-    if (arguments.a_address) {
+  for (std::uint32_t cta = 0; cta < product_.cta_count(); ++cta) {
+    std::uint16_t* a_elements = &scratch.a[cta * product_.a_rows() * kMmaK];
+    if (form.a_in_tensor_memory) {
       read_tensor_operand(cta, a_elements);
     } else {
-      a.read(ctas[cta]->shared(), a_elements);
+      product_.a.read(product_.ctas[cta]->shared(), a_elements);
     }
-    b.read(ctas[cta]->shared(), &scratch.b[cta * b_rows * kMmaK]);
+    product_.b.read(product_.ctas[cta]->shared(), &scratch.b[cta * product_.b_rows() * kMmaK]);
+  }
+  if (is_block_scaled(form.kind)) read_scales(scratch);
+  if (is_packed_f4(form.kind)) {
+    if (instruction.negate_a) negate_packed_f4(scratch.a);
+    if (instruction.negate_b) negate_packed_f4(scratch.b);
+    scratch.f4_operands.load(scratch.a, scratch.b, instruction.scale_type, form.scales, scratch.a_scales,
+                             scratch.b_scales);
+    return;
   }
   if (instruction.negate_a) negate_elements(instruction.a_type, scratch.a);
   if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b);
   scratch.operands.load(instruction.a_type, instruction.b_type, scratch.a, scratch.b);
+  if (is_block_scaled(form.kind)) scratch.operands.scale(scratch.a_scales, scratch.b_scales);
 }
 
-void MmaOperation::accumulate_row(const MmaOperands& operands, std::uint32_t m) const {
+void MmaOperation::read_scales(MmaScratch& scratch) const {
+  scratch.a_scales.clear();
+  for (Cta* cta : product_.ctas) product_.a_scales.read(*cta, scratch.a_scales, issue());
+  std::vector<std::uint8_t> first;
+  for (Cta* cta : product_.ctas) {
+    scratch.b_scales.clear();
+    product_.b_scales.read(*cta, scratch.b_scales, issue());
+    if (cta == product_.ctas.front()) {
+      first = scratch.b_scales;
+    } else if (first != scratch.b_scales) {
+      fail(ErrorKind::kTensorMemory, issue(),
+           "the scale factors of B differ between the two CTAs: both must have those of all columns");
+    }
+  }
+}
+
+void MmaOperation::accumulate_row(const MmaScratch& scratch, std::uint32_t m) const {
+  const InstructionDescriptor& instruction = product_.instruction;
+  const MmaArguments& arguments = product_.arguments;
   // A row lies in one lane, or (a pair of CTAs with M = 128) in two lanes of half the columns each.
-  const std::uint32_t columns = accumulator_columns(arguments.cta_group, instruction.m, instruction.n);
+  const std::uint32_t columns = product_.d_columns();
   std::uint32_t row[256];
   std::uint32_t* pieces[2] = {};
   bool disabled[2] = {};
   const std::uint32_t count = instruction.n / columns;
   for (std::uint32_t piece = 0; piece < count; ++piece) {
-    const AccumulatorPlace place =
-        accumulator_place(arguments.cta_group, instruction.m, instruction.n, m, piece * columns);
-    const std::uint32_t lane = d.lane + place.cell.lane;
-    const std::uint32_t mask_bit = place.cta * kTensorLanes + lane;
-    disabled[piece] = (arguments.disable_output_lane[mask_bit / 32] >> mask_bit % 32 & 1) != 0;
-    pieces[piece] = ctas[place.cta]->extension<CtaTensorMemory>().memory().lane(lane) + d.column;
+    const AccumulatorPlace place = product_.place(m, piece * columns);
+    const std::uint32_t lane = product_.d.lane + place.cell.lane;
+    disabled[piece] = arguments.disables_lane(place.cta, lane);
+    TensorMemory& memory = product_.ctas[place.cta]->extension<CtaTensorMemory>().memory();
+    pieces[piece] = memory.lane(lane) + product_.d.column;
     std::copy_n(pieces[piece], columns, row + piece * columns);
   }
   const bool f32 = instruction.d_type == MmaAccumulator::kF32;
   if (!arguments.enable_input_d) {
     std::fill_n(row, instruction.n, 0u);
-  } else if (arguments.scale_input_d != 0) {
-    for (std::uint32_t n = 0; n < instruction.n; ++n) {
-      if (f32)
-        row[n] =
-            std::bit_cast<std::uint32_t>(std::ldexp(std::bit_cast<float>(row[n]), -arguments.scale_input_d));
-    }
+  } else if (arguments.scale_input_d != 0 && f32) {
+    for (std::uint32_t n = 0; n < instruction.n; ++n)
+      row[n] =
+          std::bit_cast<std::uint32_t>(std::ldexp(std::bit_cast<float>(row[n]), -arguments.scale_input_d));
   }
-  operands.accumulate_row(instruction.d_type, static_cast<int>(m), row, instruction.saturate);
+  if (is_packed_f4(product_.form().kind)) {
+    scratch.f4_operands.accumulate_row(static_cast<int>(m), row);
+  } else {
+    scratch.operands.accumulate_row(instruction.d_type, static_cast<int>(m), row, instruction.saturate);
+  }
   for (std::uint32_t piece = 0; piece < count; ++piece) {
     if (!disabled[piece]) std::copy_n(row + piece * columns, columns, pieces[piece]);
   }
-}
-
-bool MmaOperation::advance(Machine& machine) {
-  const CpuTimer timer(machine.statistics().product_seconds);
-  auto& scratch = machine.extension<MmaScratch>();
-  read_operands(scratch);
-  for (std::uint32_t m = 0; m < instruction.m; ++m) accumulate_row(scratch.operands, m);
-  ticket_->done = true;
-  return true;
-}
-
-class CommitOperation : public AsyncOperation {
- public:
-  CommitOperation(ProgramPoint issue, std::vector<std::shared_ptr<TensorTicket>> tickets,
-                  std::vector<SharedPlace> barriers, VectorClock clock)
-      : AsyncOperation(issue),
-        tickets_(std::move(tickets)),
-        barriers_(std::move(barriers)),
-        clock_(std::move(clock)) {
-    for (const auto& ticket : tickets_) {
-      flights_.insert(flights_.end(), ticket->flights.begin(), ticket->flights.end());
-    }
-  }
-
-  bool ready() const override {
-    return std::all_of(tickets_.begin(), tickets_.end(), [](const auto& ticket) { return ticket->done; });
-  }
-
-  bool advance(Machine&) override {
-    const SharedPlace place = barriers_.back();
-    barriers_.pop_back();
-    if (place.cta->exited()) {
-      fail(ErrorKind::kBarrier, issue(), "tcgen05.commit signals an mbarrier of a CTA that has exited");
-    }
-    Mbarrier& barrier = place.cta->extension<Mbarriers>().at(place.offset, issue());
-    barrier.release_on_observation(flights_);
-    barrier.arriving().join(clock_);
-    barrier.note_commit(issue());
-    barrier.arrive(1, issue());
-    return barriers_.empty();
-  }
-
-  std::string describe() const override {
-    const auto open =
-        std::count_if(tickets_.begin(), tickets_.end(), [](const auto& ticket) { return !ticket->done; });
-    return fmt::format("tcgen05.commit on shared {:#x}, {} of {} operations still to complete",
-                       barriers_.back().offset, open, tickets_.size());
-  }
-
- private:
-  std::vector<std::shared_ptr<TensorTicket>> tickets_;
-  std::vector<SharedPlace> barriers_;
-  VectorClock clock_;  // of the thread, with its operations complete
-  std::vector<FlightRef> flights_;
-};
-
-void check_accumulator_place(const InstructionDescriptor& instruction, int cta_group, TensorAddress address,
-                             const char* name, const ProgramPoint& point) {
-  const bool half_datapath = cta_group == 1 && instruction.m == 64;
-  if (address.lane == 0 || (half_datapath && address.lane == kTensorBlockLanes)) return;
-  fail_at(ErrorKind::kTensorMemory, point, address.bits(),
-          fmt::format("{} at tensor memory {:#010x} of a product with M = {}: its lane {} must be {}", name,
-                      address.bits(), instruction.m, address.lane, half_datapath ? "0 or 16" : "0"));
 }
 
 template <class T>
@@ -187,137 +182,167 @@ const T& value_or_fail(const Result<T>& result, const ProgramPoint& point) {
   return *result;
 }
 
-}  // namespace
+// --- Issue: a product is decoded and checked, then what it touches is put in flight, CTA by CTA.
 
-void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& point) {
-  Cta& cta = warp.cta();
-  auto& own = cta.extension<CtaTensorMemory>();
-  own.check_cta_group(arguments.cta_group, point);
+class MmaIssue {
+ public:
+  MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint& point);
+  void post();
 
-  std::vector<Cta*> ctas{&cta};
-  if (arguments.cta_group == 2) {
-    ctas.push_back(&pair_peer(cta, point));
-    if (cta.rank() % 2 != 0) std::swap(ctas[0], ctas[1]);
+ private:
+  Warp& warp_;
+  const ProgramPoint& point_;
+  CtaTensorMemory& own_;
+  MmaProduct product_;
+  std::uint32_t blocks_ = 0;  // of the lanes of D and A
+  TensorRegion d_region_, a_region_;
+  TensorMemoryShadow::Order order_ = 0;
+  std::shared_ptr<TensorTicket> ticket_ = std::make_shared<TensorTicket>();
+
+  SharedOperand shared_operand(const char* name, std::uint64_t descriptor, MatrixMajor major,
+                               std::uint32_t rows, MmaElement type) const;
+  void check_lane(TensorAddress address, const char* name) const;
+  TensorMemoryShadow::FlightId begin(CtaTensorMemory& state, TensorMemoryShadow::Access access,
+                                     const TensorRegion& region);
+  void begin_read(CtaTensorMemory& state, const TensorRegion& region, const char* what);
+  void begin_operands(Cta& cta);
+  void begin_accumulator(std::uint32_t cta);
+};
+
+MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint& point)
+    : warp_(warp), point_(point), own_(warp.cta().extension<CtaTensorMemory>()) {
+  const MmaForm& form = arguments.form;
+  own_.check_cta_group(form.cta_group, point);
+  product_.arguments = arguments;
+  product_.ctas = {&warp.cta()};
+  if (form.cta_group == 2) {
+    product_.ctas.push_back(&pair_peer(warp.cta(), point));
+    if (warp.cta().rank() % 2 != 0) std::swap(product_.ctas[0], product_.ctas[1]);
   }
-  const auto count = static_cast<std::uint32_t>(ctas.size());
-  const bool tensor_a = arguments.a_address.has_value();
-  const InstructionDescriptor instruction =
-      value_or_fail(decode_instruction_descriptor(arguments.instruction_descriptor, arguments.cta_group,
-                                                  tensor_a, arguments.kind),
-                    point);
-  SharedOperand a;
-  SharedOperand b;
-  if (!tensor_a) {
-    a = {value_or_fail(decode_matrix_descriptor(arguments.a_descriptor), point), instruction.a_major,
-         instruction.m / count, element_bytes(instruction.a_type)};
+  const InstructionDescriptor& instruction = product_.instruction =
+      value_or_fail(decode_instruction_descriptor(arguments.instruction_descriptor, form), point);
+  if (!form.a_in_tensor_memory)
+    product_.a = shared_operand("A", arguments.a_descriptor, instruction.a_major, product_.a_rows(),
+                                instruction.a_type);
+  product_.b =
+      shared_operand("B", arguments.b_descriptor, instruction.b_major, product_.b_rows(), instruction.b_type);
+  if (is_block_scaled(form.kind)) {
+    product_.a_scales = a_scale_factors(arguments.a_scale_address, form, instruction, point);
+    product_.b_scales = b_scale_factors(arguments.b_scale_address, form, instruction, point);
   }
-  b = {value_or_fail(decode_matrix_descriptor(arguments.b_descriptor), point), instruction.b_major,
-       instruction.n / count, element_bytes(instruction.b_type)};
 
-  if (!tensor_a) a.check_row("A", point);
-  b.check_row("B", point);
-
-  const TensorAddress d(arguments.d_address);
-  check_accumulator_place(instruction, arguments.cta_group, d, "the accumulator", point);
-  const std::uint32_t blocks = accumulator_blocks(arguments.cta_group, instruction.m);
-  const TensorRegion d_region{
-      blocks << d.lane / kTensorBlockLanes, d.column,
-      d.column + accumulator_columns(arguments.cta_group, instruction.m, instruction.n)};
-  TensorRegion a_region;
-  if (tensor_a) {
-    const TensorAddress address(*arguments.a_address);
-    check_accumulator_place(instruction, arguments.cta_group, address, "the A operand", point);
-    if (address.lane != d.lane) {
-      fail_at(
-          ErrorKind::kTensorMemory, point, address.bits(),
-          fmt::format("the A operand starts at lane {}, the accumulator at lane {}", address.lane, d.lane));
+  const TensorAddress d = product_.d = TensorAddress(arguments.d_address);
+  check_lane(d, "the accumulator");
+  blocks_ = accumulator_blocks(form.cta_group, instruction.m);
+  d_region_ = {blocks_ << d.lane / kTensorBlockLanes, d.column, d.column + product_.d_columns()};
+  if (form.a_in_tensor_memory) {
+    const TensorAddress a(arguments.a_address);
+    check_lane(a, "the A operand");
+    if (a.lane != d.lane) {
+      fail_at(ErrorKind::kTensorMemory, point, a.bits(),
+              fmt::format("the A operand starts at lane {}, the accumulator at lane {}", a.lane, d.lane));
     }
-    a_region = {blocks << address.lane / kTensorBlockLanes, address.column,
-                address.column + kTensorOperandColumns};
+    a_region_ = {blocks_ << a.lane / kTensorBlockLanes, a.column, a.column + kTensorOperandColumns};
   }
-
   // The shape, so that differing types and sizes count as different accumulators; majors and signs may
   // differ.
   const std::uint32_t shape_bits =
       instruction.m << 16 | instruction.n << 1 | static_cast<std::uint32_t>(instruction.d_type);
-  const TensorMemoryShadow::Order order =
-      ctas[0]->extension<CtaTensorMemory>().sm().order(arguments.d_address, shape_bits, arguments.cta_group);
-  const TensorStrand& strand = own.warp(warp.index()).strand;
-  auto ticket = std::make_shared<TensorTicket>();
-  const bool checks = cta.machine().checks();
-  const bool all_lanes =
-      std::all_of(arguments.disable_output_lane.begin(), arguments.disable_output_lane.end(),
-                  [](std::uint32_t word) { return word == 0; });
-  for (std::uint32_t i = 0; i < count; ++i) {
-    auto& state = ctas[i]->extension<CtaTensorMemory>();
-    const auto flight = [&](TensorMemoryShadow::Access access, const TensorRegion& region) {
-      const TensorMemoryShadow::FlightId id =
-          state.shadow().begin(access, region, kWhat, strand, order, point);
-      ticket->flights.push_back({&state.shadow(), id});
-      return id;
-    };
-    state.memory().check_allocated(state.owner(), d_region, kWhat, point);
-    if (tensor_a) {
-      state.memory().check_allocated(state.owner(), a_region, kWhat, point);
-      if (checks) flight(TensorMemoryShadow::Access::kRead, a_region);
-      state.memory().check_initialised(a_region, "the A operand of tcgen05.mma", point);
-    } else {
-      a.begin(*ctas[i], 0, a.rows, "the A operand of tcgen05.mma", point, ticket->flights);
-    }
-    b.begin(*ctas[i], 0, b.rows, "the B operand of tcgen05.mma", point, ticket->flights);
-    if (checks) {
-      ticket->shadow = &state.shadow();
-      ticket->accumulator = flight(TensorMemoryShadow::Access::kWrite, d_region);
-    }
-    if (arguments.enable_input_d) {
-      state.memory().check_initialised(d_region, "the accumulator of tcgen05.mma", point);
-    } else if (all_lanes) {
-      state.memory().set_initialised(d_region);  // as good as: nobody can look before it is
-    } else {
-      for (std::uint32_t lane = 0; lane < kTensorLanes; ++lane) {
-        const std::uint32_t block = lane / kTensorBlockLanes;
-        const std::uint32_t bit = i * kTensorLanes + lane;
-        if ((d_region.blocks >> block & 1) == 0 ||
-            (arguments.disable_output_lane[bit / 32] >> bit % 32 & 1) != 0)
-          continue;
-        for (std::uint32_t column = d_region.first_column; column < d_region.end_column; ++column) {
-          state.memory().set_initialised(block, column, 1u << lane % kTensorBlockLanes);
-        }
-      }
-    }
-  }
-
-  auto operation = std::make_unique<MmaOperation>(point, order, ticket);
-  operation->arguments = arguments;
-  operation->instruction = instruction;
-  operation->d = d;
-  operation->a = a;
-  operation->b = b;
-  operation->ctas = std::move(ctas);
-  for (const auto& earlier : own.tickets(warp.thread(point.lane)))
-    if (earlier->copy && !earlier->done) operation->copies.push_back(earlier);
-  own.note_issue(warp.thread(point.lane), *ticket);
-  own.tickets(warp.thread(point.lane)).push_back(std::move(ticket));
-  cta.machine().post(std::move(operation));
+  order_ = product_.ctas[0]->extension<CtaTensorMemory>().sm().order(arguments.d_address, shape_bits,
+                                                                     form.cta_group);
 }
 
-void issue_commit(Warp& warp, int thread, std::vector<SharedPlace> barriers, const ProgramPoint& point) {
-  auto& state = warp.cta().extension<CtaTensorMemory>();
-  auto& tickets = state.tickets(thread);
-  // Whoever observes this commit has observed all that went before it, so only what nobody has waited for
-  // counts.
-  std::erase_if(tickets, [](const std::shared_ptr<TensorTicket>& ticket) {
-    return ticket->done && (ticket->shadow == nullptr || !ticket->shadow->in_flight(ticket->accumulator));
-  });
-  state.shadow().fence_before(state.warp(warp.index()).strand);
-  VectorClock clock;
-  // It is no release of what the thread has written or knows, but with its operations that is over.
-  warp.release(LaneMask{1} << thread % kWarpSize, clock);
-  clock.hide();
-  const Epoch event = state.last_issue(thread);
-  if (event.tick != 0) clock.see(event.strand, event.tick);
-  warp.machine().post(
-      std::make_unique<CommitOperation>(point, tickets, std::move(barriers), std::move(clock)));
+SharedOperand MmaIssue::shared_operand(const char* name, std::uint64_t descriptor, MatrixMajor major,
+                                       std::uint32_t rows, MmaElement type) const {
+  SharedOperand operand{value_or_fail(decode_matrix_descriptor(descriptor), point_), major, rows,
+                        element_bytes(type)};
+  if (element_bits(type) < 8 && !is_packed_f4(product_.form().kind)) operand.packed_bits = element_bits(type);
+  operand.check_row(name, point_);
+  return operand;
+}
+
+void MmaIssue::check_lane(TensorAddress address, const char* name) const {
+  const bool half_datapath = product_.form().cta_group == 1 && product_.instruction.m == 64;
+  if (address.lane == 0 || (half_datapath && address.lane == kTensorBlockLanes)) return;
+  fail_at(ErrorKind::kTensorMemory, point_, address.bits(),
+          fmt::format("{} at tensor memory {:#010x} of a product with M = {}: its lane {} must be {}", name,
+                      address.bits(), product_.instruction.m, address.lane, half_datapath ? "0 or 16" : "0"));
+}
+
+TensorMemoryShadow::FlightId MmaIssue::begin(CtaTensorMemory& state, TensorMemoryShadow::Access access,
+                                             const TensorRegion& region) {
+  state.memory().check_allocated(state.owner(), region, kWhat, point_);
+  if (!warp_.machine().checks()) return 0;
+  const TensorStrand& strand = own_.warp(warp_.index()).strand;
+  const TensorMemoryShadow::FlightId id = state.shadow().begin(access, region, kWhat, strand, order_, point_);
+  ticket_->flights.push_back({&state.shadow(), id});
+  return id;
+}
+
+void MmaIssue::begin_read(CtaTensorMemory& state, const TensorRegion& region, const char* what) {
+  begin(state, TensorMemoryShadow::Access::kRead, region);
+  state.memory().check_initialised(region, what, point_);
+}
+
+void MmaIssue::begin_operands(Cta& cta) {
+  auto& state = cta.extension<CtaTensorMemory>();
+  if (product_.form().a_in_tensor_memory) {
+    begin_read(state, a_region_, "the A operand of tcgen05.mma");
+  } else {
+    product_.a.begin(cta, 0, product_.a.rows, "the A operand of tcgen05.mma", point_, ticket_->flights);
+  }
+  product_.b.begin(cta, 0, product_.b.rows, "the B operand of tcgen05.mma", point_, ticket_->flights);
+  if (!is_block_scaled(product_.form().kind)) return;
+  for (const TensorRegion& region : product_.a_scales.regions())
+    begin_read(state, region, "tcgen05.mma with scale factors of A");
+  for (const TensorRegion& region : product_.b_scales.regions())
+    begin_read(state, region, "tcgen05.mma with scale factors of B");
+}
+
+void MmaIssue::begin_accumulator(std::uint32_t cta) {
+  auto& state = product_.ctas[cta]->extension<CtaTensorMemory>();
+  const MmaArguments& arguments = product_.arguments;
+  if (const auto id = begin(state, TensorMemoryShadow::Access::kWrite, d_region_); id != 0) {
+    ticket_->shadow = &state.shadow();
+    ticket_->accumulator = id;
+  }
+  if (arguments.enable_input_d) {
+    state.memory().check_initialised(d_region_, "the accumulator of tcgen05.mma", point_);
+    return;
+  }
+  // What it will write counts as initialised: nobody can look before it is.
+  if (std::all_of(arguments.disable_output_lane.begin(), arguments.disable_output_lane.end(),
+                  [](std::uint32_t word) { return word == 0; })) {
+    state.memory().set_initialised(d_region_);
+    return;
+  }
+  for (std::uint32_t lane = 0; lane < kTensorLanes; ++lane) {
+    const std::uint32_t block = lane / kTensorBlockLanes;
+    if ((d_region_.blocks >> block & 1) == 0 || arguments.disables_lane(cta, lane)) continue;
+    for (std::uint32_t column = d_region_.first_column; column < d_region_.end_column; ++column)
+      state.memory().set_initialised(block, column, 1u << lane % kTensorBlockLanes);
+  }
+}
+
+void MmaIssue::post() {
+  for (std::uint32_t cta = 0; cta < product_.cta_count(); ++cta) {
+    begin_operands(*product_.ctas[cta]);
+    begin_accumulator(cta);
+  }
+  const int thread = warp_.thread(point_.lane);
+  std::vector<std::shared_ptr<TensorTicket>> copies;
+  for (const auto& earlier : own_.tickets(thread))
+    if (earlier->copy && !earlier->done) copies.push_back(earlier);
+  own_.note_issue(thread, *ticket_);
+  own_.tickets(thread).push_back(ticket_);
+  warp_.machine().post(
+      std::make_unique<MmaOperation>(point_, order_, std::move(product_), ticket_, std::move(copies)));
+}
+
+}  // namespace
+
+void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& point) {
+  MmaIssue(warp, arguments, point).post();
 }
 
 }  // namespace jfa::simulator

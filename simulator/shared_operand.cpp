@@ -28,15 +28,29 @@ void for_each_chunk(const SharedOperand& operand, std::uint32_t first_row, std::
   }
 }
 
+// The 16 elements of a chunk, a byte each.
+void expand_chunk(const std::byte* chunk, std::uint32_t bits, std::byte (&elements)[kChunkBytes]) {
+  std::uint32_t pool = 0, pooled_bits = 0;
+  for (std::byte& element : elements) {
+    if (pooled_bits < bits) {
+      pool |= std::to_integer<std::uint32_t>(*chunk++) << pooled_bits;
+      pooled_bits += 8;
+    }
+    element = static_cast<std::byte>(pool & ((1u << bits) - 1));
+    pool >>= bits;
+    pooled_bits -= bits;
+  }
+}
+
 void check_chunks(const SharedMemory& shared, const AsyncShadow& shadow,
-                  std::span<const std::uint32_t> addresses, std::uint32_t bytes, const char* what,
-                  const ProgramPoint& point) {
+                  std::span<const std::uint32_t> addresses, std::uint32_t bytes, std::uint32_t chunk_bytes,
+                  const char* what, const ProgramPoint& point) {
   if (!shared.checks()) return;
   const std::uint32_t first = addresses.front();
   if (shared.first_uninitialised(first, bytes) < 0 && shared.races()->engine_may_read(first, bytes, point))
     return;
   // Something in the interval is amiss; it counts only if it lies in the operand.
-  for (const std::uint32_t address : addresses) shadow.check_source(address, kChunkBytes, what, point);
+  for (const std::uint32_t address : addresses) shadow.check_source(address, chunk_bytes, what, point);
 }
 
 }  // namespace
@@ -55,6 +69,11 @@ void SharedOperand::read(const SharedMemory& shared, std::uint16_t* row_words) c
   auto* rows_out = reinterpret_cast<std::byte*>(row_words);
   for_each_chunk(*this, 0, rows, [&](std::uint32_t address, std::uint32_t mn, std::uint32_t k) {
     const std::byte* chunk = shared.data(address);
+    std::byte expanded[kChunkBytes];
+    if (packed_bits < 8) {
+      expand_chunk(chunk, packed_bits, expanded);
+      chunk = expanded;
+    }
     if (major == MatrixMajor::kK) {
       std::memcpy(rows_out + mn * kMmaStepBytes + k * bytes_per_element, chunk, kChunkBytes);
       return;
@@ -78,7 +97,8 @@ void SharedOperand::begin(Cta& cta, std::uint32_t first_row, std::uint32_t row_c
     while (end < addresses.size() && addresses[end] <= addresses[end - 1] + kGapBytes) ++end;
     const std::uint32_t bytes = addresses[end - 1] + kChunkBytes - addresses[i];
     flights.push_back({&shadow, shadow.begin(AsyncShadow::Access::kRead, addresses[i], bytes, what, point)});
-    check_chunks(cta.shared(), shadow, std::span(addresses).subspan(i, end - i), bytes, what, point);
+    check_chunks(cta.shared(), shadow, std::span(addresses).subspan(i, end - i), bytes, 2 * packed_bits, what,
+                 point);
     i = end;
   }
 }

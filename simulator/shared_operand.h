@@ -18,13 +18,14 @@ struct SharedOperand {
   MatrixMajor major = MatrixMajor::kK;
   std::uint32_t rows = 0;
   std::uint32_t bytes_per_element = 2;
+  std::uint32_t packed_bits = 8;  // 4 or 6: the 16 elements of a chunk lie in its first 8 or 12 bytes
   std::uint32_t row_bytes =
       kMmaStepBytes;  // less of a row is moved, but it is read to where a whole one would lie
 
   /// Throws kDescriptor if a K step runs over the end of its swizzled row: what lies there is not documented.
   void check_row(const char* name, const ProgramPoint& point) const;
 
-  /// Reads all rows, 16 words each.
+  /// Reads all rows, 16 words each. Elements of 4 or 6 bits get a byte each.
   void read(const SharedMemory& shared, std::uint16_t* row_words) const;
 
   /// Checks rows [first_row, first_row + row_count), multiples of 8, and puts them in flight, as few

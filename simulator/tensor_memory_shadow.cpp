@@ -42,6 +42,11 @@ std::uint32_t TensorMemoryShadow::intern(const Accessor& accessor) {
   return known.back();
 }
 
+bool TensorMemoryShadow::copies_behind(const Accessor& earlier, Access access, const Accessor& later) {
+  if (earlier.order == 0 || later.order == 0 || earlier.strand != later.strand) return false;
+  return earlier.order == kTensorCopyOrder || (access == Access::kRead && later.order == kTensorCopyOrder);
+}
+
 TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const TensorRegion& region,
                                                        const char* what, const TensorStrand& strand,
                                                        Order order, const ProgramPoint& point) {
@@ -51,6 +56,7 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
     if (access == Access::kRead && flight.access == Access::kRead) continue;
     const bool same_accumulator = order != 0 && flight.accessor.order == order;
     if (order != 0 && flight.accessor.order == kTensorCopyOrder) continue;
+    if (copies_behind(flight.accessor, flight.access, accessor)) continue;
     if (access == Access::kWrite && flight.access == Access::kWrite && same_accumulator) continue;
     fail_at(
         ErrorKind::kInFlight, point,
@@ -96,6 +102,7 @@ void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access
     const bool engine = other.order != 0;
     if (engine ? other.order == accessor.order : other.strand == accessor.strand)
       return;  // ordered without fences
+    if (copies_behind(other, earlier, accessor)) return;
     check_order(record, earlier, access, index, accessor);
     const bool released = engine || other.strand->before_thread_sync >= record.time;
     const bool acquired = accessor.strand->after_thread_sync >= record.time;

@@ -76,6 +76,9 @@ class TensorMemoryShadow : public FlightOwner {
     Epoch event;                 // by which it was over; its tick is 0 where nobody keeps clocks
   };
   std::uint32_t intern(const Accessor& accessor);
+  /// The tensor core does both in the order of issue: a copy and what its thread issued behind it, or what a
+  /// product reads and a copy over that behind it.
+  static bool copies_behind(const Accessor& earlier, Access access, const Accessor& later);
   void check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
                    const Accessor& accessor) const;
   void check_fences(const std::vector<Record>& records, Access earlier, Access access,

@@ -1,6 +1,11 @@
 #include "simulator/tensor_memory_shape.h"
 
 namespace jfa::simulator {
+namespace {
+
+constexpr std::uint32_t kQuarterLanes = 32;
+
+}  // namespace
 
 int registers_per_repetition(TensorShape shape) {
   switch (shape) {
@@ -65,6 +70,26 @@ std::uint32_t accumulator_columns(int cta_group, std::uint32_t m_extent, std::ui
 
 std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent) {
   return cta_group == 1 && m_extent == 64 ? 0b01010101 : 0xff;
+}
+
+ScalePlace scale_place(std::uint32_t row, std::uint32_t rows, bool in_halves) {
+  if (!in_halves) return {0b1111, {row % kQuarterLanes, row / kQuarterLanes}};
+  const std::uint32_t half = row / (rows / 2);
+  const std::uint32_t rest = row % (rows / 2);
+  return {0b11u << 2 * half, {rest % kQuarterLanes, rest / kQuarterLanes}};
+}
+
+std::vector<TensorRegion> scale_regions(std::uint32_t column, std::uint32_t rows, bool in_halves) {
+  const std::uint32_t lanes = in_halves ? rows / 2 : rows;
+  const std::uint32_t full_columns = lanes / kQuarterLanes;
+  std::vector<TensorRegion> regions;
+  if (full_columns != 0) regions.push_back({0xff, column, column + full_columns});
+  const std::uint32_t rest = lanes % kQuarterLanes;
+  if (rest != 0) {
+    const std::uint32_t blocks = rest > kTensorBlockLanes ? 0xff : 0b01010101;
+    regions.push_back({blocks, column + full_columns, column + full_columns + 1});
+  }
+  return regions;
 }
 
 }  // namespace jfa::simulator

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <vector>
 
 #include "simulator/tensor_memory.h"
 
@@ -49,5 +49,16 @@ std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent);
 /// lie in the lanes of the accumulator's rows (cta_group::2 with M = 128: again 64 lanes up, see
 /// accumulator_blocks).
 constexpr std::uint32_t kTensorOperandColumns = 8;
+
+/// Scale factors of a block-scaled product: those of row r (of A in its CTA, or column of B) are bytes of one
+/// cell, in the same place of several quarters of the lanes.
+struct ScalePlace {
+  std::uint32_t quarters = 0;  ///< bit q: lanes 32 q … 32 q + 31
+  TensorCell cell;             ///< lane within the quarter
+};
+/// in_halves: of B in a pair of CTAs with M = 128, whose two halves of columns go to half of the lanes each.
+ScalePlace scale_place(std::uint32_t row, std::uint32_t rows, bool in_halves);
+/// All of them, from `column` on.
+std::vector<TensorRegion> scale_regions(std::uint32_t column, std::uint32_t rows, bool in_halves);
 
 }  // namespace jfa::simulator

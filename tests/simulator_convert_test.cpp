@@ -124,5 +124,20 @@ TEST_CASE("8-bit pairs and tf32") {
         V32{0x3f802000, 0x3f800000});
 }
 
+TEST_CASE("scales of blocks: powers of two that round toward zero or up") {
+  const Column a =
+      f32s({1.0f, 1.5f, -3.0f, 0x1p127f, 0x1.8p127f, INFINITY, NAN, 0.0f, 0x1p-127f, 0x1.8p-127f});
+  const Column b = f32s({2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
+  CHECK(run_op("cvt.rz.ue8m0x2.f32 %d, %a, %b;", 16, {a, b}) ==
+        V64{0x7f80, 0x7f80, 0x8080, 0xfe80, 0xfe80, 0xff80, 0xff80, 0x0080, 0x0080, 0x0080});
+  CHECK(run_op("cvt.rp.ue8m0x2.f32 %d, %a, %b;", 16, {a, b}) ==
+        V64{0x7f80, 0x8080, 0x8180, 0xfe80, 0xff80, 0xff80, 0xff80, 0x0080, 0x0080, 0x0180});
+  CHECK(run_op("cvt.rp.satfinite.ue8m0x2.f32 %d, %a, %b;", 16, {a, b}) ==
+        V64{0x7f80, 0x8080, 0x8180, 0xfe80, 0xfe80, 0xfe80, 0xff80, 0x0080, 0x0080, 0x0180});
+  CHECK(run_op("cvt.rp.satfinite.ue8m0x2.bf16x2 %d, %a;", 16, {u32s({0x3fc03f80, 0x7f800040})}) ==
+        V64{0x807f, 0xfe00});
+  CHECK(run_op32("cvt.rn.bf16x2.ue8m0x2 %d, %a;", {u16s({0x807f, 0xff00})}) == V32{0x40003f80, 0x7fff0040});
+}
+
 }  // namespace
 }  // namespace jfa::simulator::test

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#include "simulator/instruction_descriptor.h"
 #include "simulator/matrix_descriptor.h"
 #include "simulator/mma.h"
 #include "simulator/tensor_memory_shape.h"
@@ -144,6 +145,32 @@ TEST_CASE("accumulators: tmem_frg of one and two CTAs") {
   }
 }
 
+TEST_CASE("scale factors: tmem_sf_frg of both data paths") {
+  // Places count lanes fastest, in bytes: lane + 128 * byte column. Rows, then copies, then factors of a row.
+  for (const std::uint32_t rows : {32u, 64u, 128u, 256u})
+    for (const bool in_halves : {false, true}) {
+      if (in_halves && rows == 32) continue;
+      const std::uint32_t columns = rows / 32;
+      const Modes row =
+          in_halves ? Modes{{32, columns / 2, 2}, {1, 512, 64}} : Modes{{32, columns}, {1, 512}};
+      const Modes copy = in_halves ? Modes{{2}, {32}} : Modes{{4}, {32}};
+      std::uint32_t wrong = 0;
+      for (std::uint32_t r = 0; r < rows; ++r) {
+        std::uint32_t quarters = 0;
+        const ScalePlace place = scale_place(r, rows, in_halves);
+        for (std::uint32_t i = 0; i < copy.shape[0]; ++i) {
+          const std::uint32_t want = row(r) + copy(i);
+          const std::uint32_t lane = want % 128, byte_column = want / 128;
+          quarters |= 1u << lane / 32;
+          wrong += lane % 32 != place.cell.lane || byte_column != 4 * place.cell.column;
+        }
+        wrong += quarters != place.quarters;
+      }
+      CAPTURE(rows);
+      CHECK(wrong == 0);
+    }
+}
+
 // --- Sums. A row of 32 bytes of one type.
 template <class Element>
 std::vector<std::uint16_t> row_of(const std::vector<Element>& elements) {
@@ -217,7 +244,7 @@ TEST_CASE("integers wrap, or saturate") {
 
 TEST_CASE("instruction descriptors of the other kinds") {
   const auto decode = [](MmaKind kind, std::uint32_t bits) {
-    return decode_instruction_descriptor(bits, 1, false, kind);
+    return decode_instruction_descriptor(bits, {.kind = kind});
   };
   const std::uint32_t shape = 8u << 17 | 8u << 24;  // N = 64, M = 128
   const auto tf32 = decode(MmaKind::kTF32, shape | 1 << 4 | 2 << 7 | 2 << 10);
@@ -238,7 +265,7 @@ TEST_CASE("instruction descriptors of the other kinds") {
   };
   refused(MmaKind::kTF32, shape | 1 << 4, "A type 0 is not 2 (tf32)");
   refused(MmaKind::kTF32, shape | 2 << 7 | 2 << 10, "D type 0 is not 1 (f32)");
-  refused(MmaKind::kF8F6F4, shape | 1 << 4 | 5 << 7, "A type 5 is neither 0 (e4m3) nor 1 (e5m2)");
+  refused(MmaKind::kF8F6F4, shape | 1 << 4 | 2 << 7, "A type 2 is none of 0 (e4m3), 1 (e5m2)");
   refused(MmaKind::kI8, shape | 1 << 4, "D type 1 is not 2 (s32)");
   refused(MmaKind::kI8, shape | 2 << 4 | 1 << 13, "negation");
   refused(MmaKind::kI8, 5u << 17 | 8u << 24 | 2 << 4, "N = 40 is not a multiple of 16");

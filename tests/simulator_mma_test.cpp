@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "simulator/instruction_descriptor.h"
 #include "simulator/matrix_descriptor.h"
 #include "simulator/mma.h"
 
@@ -339,7 +340,8 @@ TEST_CASE("matrix descriptors: what is refused, by name") {
 
 TEST_CASE("instruction descriptors: fields and illegal combinations") {
   const auto decode = [](std::uint32_t bits, int cta_group = 1, bool tensor_a = false) {
-    return decode_instruction_descriptor(bits, cta_group, tensor_a);
+    return decode_instruction_descriptor(
+        bits, {.kind = MmaKind::kF16, .cta_group = cta_group, .a_in_tensor_memory = tensor_a});
   };
   const auto message = [&](std::uint32_t bits, int cta_group = 1, bool tensor_a = false) {
     return decode(bits, cta_group, tensor_a).status().message();

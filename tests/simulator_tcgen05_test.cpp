@@ -713,8 +713,6 @@ TEST_CASE("tcgen05 instructions that are not modelled are refused when the image
     const bool named = report.find(statement.substr(0, statement.find(' '))) != std::string::npos;
     CHECK_MESSAGE(named, report);
   };
-  refused(
-      "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%r8], %rd11, %rd12, %r30, [%r8], [%r8], %p5;");
   refused("tcgen05.mma.cta_group::1.kind::f8f6f4 [%r8], %rd11, %rd12, %r30, %p5, 3;");
   refused("tcgen05.mma.cta_group::1.kind::f16.ashift [%r8], [%r8], %rd12, %r30, %p5;");
   refused("tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, %p5, 16;");

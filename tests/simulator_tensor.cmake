@@ -1,5 +1,10 @@
 # The simulator's tensor core, tensor memory and driver table.
-foreach(feature mma tensor_memory tcgen05 driver)
+foreach(feature mma mma_scaled tensor_memory tcgen05 driver)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
+               LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
+endforeach()
+# Kernels around single instructions.
+foreach(feature block_scale)
+  jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tensor_program.cpp
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()

@@ -283,6 +283,7 @@ void register_convert(InstructionTable& t) {
   t.add("cvt .(rni|rzi|rmi|rpi)? .sat? .f64.f64",
         [](Decoder& d) { decode_floats<double, double>(d, f64_to_f64); });
   register_convert_narrow(t);
+  register_convert_scale(t);
 }
 
 }  // namespace jfa::simulator

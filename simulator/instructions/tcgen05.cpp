@@ -1,4 +1,5 @@
-// tcgen05: allocation of tensor memory, fences, products and commits. Loads and stores: tcgen05_memory.cpp.
+// tcgen05: allocation of tensor memory, fences, copies and commits. Products: tcgen05_mma.cpp. Loads and
+// stores: tcgen05_memory.cpp.
 #include "simulator/instructions/tcgen05.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include "simulator/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/machine.h"
-#include "simulator/mma_operation.h"
+#include "simulator/tensor_commit.h"
 #include "simulator/tensor_copy.h"
 #include "simulator/tensor_memory_state.h"
 
@@ -18,8 +19,6 @@ namespace {
 CtaTensorMemory::WarpState& state_of(Warp& warp) {
   return warp.cta().extension<CtaTensorMemory>().warp(warp.index());
 }
-
-int cta_group(const Decoder& d) { return d.has("cta_group::2") ? 2 : 1; }
 
 int first_lane(LaneMask active) { return std::countr_zero(active); }
 
@@ -127,84 +126,6 @@ Step fence_after(Warp& warp, const Instruction&, LaneMask) {
   return Step::kNext;
 }
 
-// --- mma: every active lane issues one, as a rule only one is active.
-
-struct MmaData {
-  MmaKind kind = MmaKind::kF16;
-  int group = 1;
-  AddressOperand d;
-  bool tensor_a = false;
-  AddressOperand a_address;
-  Slot a_descriptor = kNoSlot;
-  Slot b_descriptor = kNoSlot;
-  Slot instruction_descriptor = kNoSlot;
-  Slot enable_input_d = kNoSlot;
-  std::vector<Slot> mask;
-  int scale_input_d = 0;
-};
-
-Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
-  const auto& data = instruction.data<MmaData>();
-  for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
-    MmaArguments arguments;
-    arguments.kind = data.kind;
-    arguments.cta_group = data.group;
-    arguments.d_address = static_cast<std::uint32_t>(address_of(warp, data.d, lane));
-    if (data.tensor_a) {
-      arguments.a_address = static_cast<std::uint32_t>(address_of(warp, data.a_address, lane));
-    } else {
-      arguments.a_descriptor = warp.lanes<std::uint64_t>(data.a_descriptor)[lane];
-    }
-    arguments.b_descriptor = warp.lanes<std::uint64_t>(data.b_descriptor)[lane];
-    arguments.instruction_descriptor = warp.lanes<std::uint32_t>(data.instruction_descriptor)[lane];
-    arguments.enable_input_d = (warp.predicate(data.enable_input_d) >> lane & 1) != 0;
-    arguments.scale_input_d = data.scale_input_d;
-    for (std::size_t i = 0; i < data.mask.size(); ++i) {
-      arguments.disable_output_lane[i] = warp.lanes<std::uint32_t>(data.mask[i])[lane];
-    }
-    issue_mma(warp, arguments, point);
-  });
-  return Step::kNext;
-}
-
-void decode_mma(Decoder& d) {
-  MmaData data;
-  data.kind = d.has("kind::tf32")     ? MmaKind::kTF32
-              : d.has("kind::f8f6f4") ? MmaKind::kF8F6F4
-              : d.has("kind::i8")     ? MmaKind::kI8
-                                      : MmaKind::kF16;
-  data.group = cta_group(d);
-  data.d = tensor_address_operand(d, 0);
-  data.tensor_a = d.is_address(1);
-  if (data.tensor_a) {
-    data.a_address = tensor_address_operand(d, 1);
-  } else {
-    data.a_descriptor = d.source(1, 64);
-  }
-  data.b_descriptor = d.source(2, 64);
-  data.instruction_descriptor = d.source(3, 32);
-  int next = 4;
-  if (next < d.count() && d.is_vector(next)) {
-    data.mask = d.vector_source(next, 32);
-    const std::size_t words = data.group == 1 ? 4 : 8;
-    if (data.mask.size() != words) {
-      d.fail(fmt::format("the disable-output-lane mask has {} elements and must have {}", data.mask.size(),
-                         words));
-    }
-    ++next;
-  }
-  if (next >= d.count()) d.fail("enable-input-d is missing");
-  data.enable_input_d = d.source(next++, 1);
-  if (next < d.count()) {
-    if (data.kind != MmaKind::kF16 && data.kind != MmaKind::kTF32)
-      d.fail("scale-input-d is for kinds f16 and tf32");
-    const std::int64_t scale = d.immediate(next);
-    if (scale < 0 || scale > 15) d.fail(fmt::format("scale-input-d is {} and must be 0 to 15", scale));
-    data.scale_input_d = static_cast<int>(scale);
-  }
-  d.emit(mma).extra = d.attach(std::move(data));
-}
-
 // --- cp.
 
 struct CopyData {
@@ -281,6 +202,8 @@ void decode_commit(Decoder& d) {
 
 }  // namespace
 
+int cta_group(const Decoder& d) { return d.has("cta_group::2") ? 2 : 1; }
+
 AddressOperand tensor_address_operand(Decoder& d, int index) {
   const AddressOperand operand = d.address(index);
   if (operand.base == kNoSlot || operand.is_64_bit) d.fail("a tensor memory address is a 32-bit register");
@@ -312,11 +235,6 @@ void register_tcgen05(InstructionTable& table) {
   });
   table.add("tcgen05.fence::before_thread_sync", [](Decoder& d) { d.emit(fence_before); });
   table.add("tcgen05.fence::after_thread_sync", [](Decoder& d) { d.emit(fence_after); });
-  // The collector modifiers say whether A stays in a buffer: a hint.
-  table.add(
-      "tcgen05.mma.(cta_group::1|cta_group::2).(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)"
-      ".(collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard)?",
-      decode_mma);
   add_copy(table, "128x256b", {.rows = 128, .row_bytes = 32});
   add_copy(table, "128x128b", {.rows = 128, .row_bytes = 16});
   add_copy(table, "64x128b.warpx2::02_13", {.rows = 64, .row_bytes = 16, .replicas = 2, .replica_step = 2});
@@ -327,6 +245,7 @@ void register_tcgen05(InstructionTable& table) {
       "tcgen05.commit.(cta_group::1|cta_group::2).mbarrier::arrive::one.shared::cluster?.multicast::cluster?."
       "b64",
       decode_commit);
+  register_tcgen05_mma(table);
   register_tcgen05_memory(table);
 }
 

@@ -5,9 +5,14 @@
 
 namespace jfa::simulator {
 
+/// The N of `.cta_group::N`.
+int cta_group(const Decoder& d);
+
 /// An operand `[taddr + displacement]`: a 32-bit register, lane in bits 31:16, column below.
 AddressOperand tensor_address_operand(Decoder& d, int index);
 
+/// tcgen05.mma.
+void register_tcgen05_mma(InstructionTable& table);
 /// tcgen05.ld, st, wait::ld, wait::st.
 void register_tcgen05_memory(InstructionTable& table);
 

@@ -90,7 +90,6 @@ struct Reason {
 constexpr Reason kReasons[] = {
     {"setp.f16x2", "compilers compare halves one by one"},
     {"multimem.", "memory of several devices; one device is simulated"},
-    {"cvt.ue8m0x2", "block scales, which no simulated product takes"},
     {"cvt.rs.", "the bits of stochastic rounding are not documented"},
     {"cvt.pack", "no kernel of attention, GEMM or reduction was seen to use it"},
     {"cp.reduce.async.bulk.shared::cluster", "red.async and st.async do what was seen of it"},
@@ -103,7 +102,6 @@ constexpr Reason kReasons[] = {
     {"tcgen05.mma.sp", "sparse operands"},
     {"tcgen05.ld.red", "sm_103 and later"},
     {"tcgen05.shift", "not in sm_100f, and no kernel was seen to use it"},
-    {"tcgen05.mma.kind::mx", "block scales: their layout in tensor memory is not modelled"},
     {"tcgen05.mma.ws", "sources disagree on where its accumulators lie"},
     {"alloca", "stacks of unknown size; local variables are simulated"},
     {"stack", "stacks of unknown size; local variables are simulated"},
