@@ -161,6 +161,78 @@ TEST_CASE("Triton and Gluon: products through tensor maps") {
   });
 }
 
+/// A matrix of rows along k with a scale factor for every `group` elements, as stored.
+struct ScaledMatrix {
+  std::vector<std::byte> elements;    // two of e2m1 in a byte
+  std::vector<std::uint8_t> factors;  // [rows][k / group]
+  std::vector<double> values;         // with their factors
+
+  ScaledMatrix(const std::string& format, const std::string& scale, std::uint32_t rows, std::uint32_t k,
+               std::uint32_t group, unsigned seed) {
+    const bool packed = format == "e2m1";
+    const FloatFormat& type = packed             ? simulator::kE2m1
+                              : format == "e4m3" ? simulator::kE4m3
+                                                 : simulator::kE5m2;
+    values = integers(rows * k, -3, 3, seed);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto bits = static_cast<std::byte>(encode_float(values[i], type, simulator::Rounding::kNearest));
+      if (packed && i % 2 != 0)
+        elements.back() |= bits << 4;
+      else
+        elements.push_back(bits);
+    }
+    const bool power = scale == "e8m0";
+    for (const double value : integers(rows * k / group, -2, 2, seed + 10)) {
+      // Powers of two, or e4m3 from 1 to 1.5.
+      const auto factor = static_cast<std::uint8_t>(power ? 127 + value : 0x3a + value);
+      for (std::uint32_t i = 0; i < group; ++i)
+        values[factors.size() * group + i] *=
+            power ? std::ldexp(1.0, factor - 127) : simulator::decode_float(factor, simulator::kE4m3);
+      factors.push_back(factor);
+    }
+  }
+  /// In blocks of 128 rows by 4 factors: [k / group / 4][rows / 128][32][4][4].
+  std::vector<std::uint8_t> blocks(std::uint32_t rows) const {
+    std::vector<std::uint8_t> result(factors.size());
+    const std::size_t columns = factors.size() / rows;
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t i = 0; i < columns; ++i) {
+        const std::size_t block = i / 4 * (rows / 128) + row / 128;
+        result[block * 512 + row % 32 * 16 + row % 128 / 32 * 4 + i % 4] = factors[row * columns + i];
+      }
+    return result;
+  }
+};
+
+TEST_CASE("Triton and Gluon: products with block scales, of 8 and 4 bits, are exact") {
+  for_each_witness("scaled_matmul", 7, [](const Witness& w, const RunOptions& options) {
+    const bool in_blocks = w.facts.value("scales_in_blocks", false);
+    // Extents that leave a part of a tile empty, where the kernel has masks.
+    const std::uint32_t m = w.block(0) + (in_blocks ? 0 : 16), n = w.block(1) + (in_blocks ? 0 : 16);
+    const std::uint32_t k = 2 * w.block(2);
+    const auto& formats = w.facts.at("formats");
+    const ScaledMatrix a(formats.at(0), w.facts.at("scale"), m, k, w.facts.at("group"), 1);
+    const ScaledMatrix b(formats.at(1), w.facts.at("scale"), n, k, w.facts.at("group"), 2);
+    WitnessLaunch launch(w);
+    launch.buffer("a", a.elements);
+    launch.buffer("b", b.elements);
+    launch.buffer("a_scale", in_blocks ? a.blocks(m) : a.factors);
+    launch.buffer("b_scale", in_blocks ? b.blocks(n) : b.factors);
+    launch.buffer("c", std::vector<std::uint32_t>(m * n, 0xdeadbeef));
+    launch.scalar("m", m), launch.scalar("n", n), launch.scalar("k", k);
+    launch.run(tiles(m, w.block(0)), tiles(n, w.block(1)), options);
+    const auto c = launch.download<float>("c");
+    std::size_t wrong = 0;
+    for (std::uint32_t row = 0; row < m; ++row)
+      for (std::uint32_t column = 0; column < n; ++column) {
+        const double want =
+            std::inner_product(&a.values[row * k], &a.values[row * k] + k, &b.values[column * k], 0.0);
+        wrong += c[row * n + column] != want;
+      }
+    CHECK(wrong == 0);
+  });
+}
+
 TEST_CASE("Triton: attention") {
   for_each_witness("attention", 4, [](const Witness& w, const RunOptions& options) {
     const std::uint32_t heads = 2, length = 208, dim = w.facts.at("head_dim");

@@ -145,15 +145,20 @@ Step copy(Warp& warp, const Instruction& instruction, LaneMask active) {
   return Step::kNext;
 }
 
-void add_copy(InstructionTable& table, const char* shape_text, const TensorCopyShape& shape) {
-  table.add(fmt::format("tcgen05.cp.(cta_group::1|cta_group::2).{}", shape_text), [shape](Decoder& d) {
+// ptxas takes the shape and the warps that share a copy in either order.
+void add_copy(InstructionTable& table, const std::string& shape_text, const std::string& warps,
+              const TensorCopyShape& shape) {
+  const auto decode = [shape](Decoder& d) {
     CopyData data;
     data.shape = shape;
     data.group = cta_group(d);
     data.to = tensor_address_operand(d, 0);
     data.descriptor = d.source(1, 64);
     d.emit(copy).extra = d.attach(data);
-  });
+  };
+  const std::string opcode = "tcgen05.cp.(cta_group::1|cta_group::2)";
+  table.add(fmt::format("{}.{}{}", opcode, shape_text, warps), decode);
+  if (!warps.empty()) table.add(fmt::format("{}{}.{}", opcode, warps, shape_text), decode);
 }
 
 // --- commit.
@@ -235,12 +240,13 @@ void register_tcgen05(InstructionTable& table) {
   });
   table.add("tcgen05.fence::before_thread_sync", [](Decoder& d) { d.emit(fence_before); });
   table.add("tcgen05.fence::after_thread_sync", [](Decoder& d) { d.emit(fence_after); });
-  add_copy(table, "128x256b", {.rows = 128, .row_bytes = 32});
-  add_copy(table, "128x128b", {.rows = 128, .row_bytes = 16});
-  add_copy(table, "64x128b.warpx2::02_13", {.rows = 64, .row_bytes = 16, .replicas = 2, .replica_step = 2});
-  add_copy(table, "64x128b.warpx2::01_23",
+  add_copy(table, "128x256b", "", {.rows = 128, .row_bytes = 32});
+  add_copy(table, "128x128b", "", {.rows = 128, .row_bytes = 16});
+  add_copy(table, "64x128b", ".warpx2::02_13",
+           {.rows = 64, .row_bytes = 16, .replicas = 2, .replica_step = 2});
+  add_copy(table, "64x128b", ".warpx2::01_23",
            {.rows = 64, .row_bytes = 16, .replicas = 2, .group_step = 2, .replica_step = 1});
-  add_copy(table, "32x128b.warpx4", {.rows = 32, .row_bytes = 16, .replicas = 4, .replica_step = 1});
+  add_copy(table, "32x128b", ".warpx4", {.rows = 32, .row_bytes = 16, .replicas = 4, .replica_step = 1});
   table.add(
       "tcgen05.commit.(cta_group::1|cta_group::2).mbarrier::arrive::one.shared::cluster?.multicast::cluster?."
       "b64",

@@ -108,6 +108,24 @@ class Generator:
                  {"kind": "tma_matmul", "type": "fp16", "blocks": blocks, "a_transposed": False,
                   "b_transposed": False, "maps": self.maps(compiled, "abc")})
 
+    def scaled_matmul(self, formats, scale, group, blocks):
+        constants = dict(zip(("block_m", "block_n", "block_k"), blocks))
+        constants |= {"a_format": formats[0], "b_format": formats[1], "group": group}
+        scale_type = {"e8m0": "*u8", "e4m3": "*fp8e4nv"}[scale]
+        signature = {"a": "*u8", "a_scale": scale_type, "b": "*u8", "b_scale": scale_type, "c": "*fp32"}
+        signature |= {x: "i32" for x in "mnk"}
+        compiled = compile_kernel(kernels.scaled_matmul, 100, signature, constants, 4)
+        self.add(f"scaled_matmul_{'_'.join(formats)}_{scale}", 100, compiled, list(signature),
+                 {"kind": "scaled_matmul", "formats": formats, "scale": scale, "group": group, "blocks": blocks})
+
+    def gluon_scaled_matmul(self, blocks):
+        constants = dict(zip(("block_m", "block_n", "block_k"), blocks))
+        signature = {"a": "*fp8e4nv", "a_scale": "*u8", "b": "*fp8e4nv", "b_scale": "*u8", "c": "*fp32", "k": "i32"}
+        compiled = compile_kernel(kernels.gluon_scaled_matmul, 100, signature, constants, 4, source=GluonASTSource)
+        self.add("gluon_scaled_matmul", 100, compiled, list(signature),
+                 {"kind": "scaled_matmul", "formats": ["e4m3", "e4m3"], "scale": "e8m0", "group": 32,
+                  "blocks": blocks, "scales_in_blocks": True})
+
     def attention(self, target, type_name, head_dim, blocks, warps, causal):
         constants = {"causal": causal, "block_m": blocks[0], "block_n": blocks[1], "head_dim": head_dim}
         pointer = f"*{type_name}"
@@ -148,6 +166,10 @@ def main():
         g.reductions(target, 256, 4)
     g.tma_matmul(100, (128, 64, 64), 4, True, 3)
     g.gluon_matmul(100, (128, 64, 64), 2)
+    for formats in (("e4m3", "e4m3"), ("e5m2", "e4m3"), ("e2m1", "e2m1"), ("e4m3", "e2m1"), ("e2m1", "e4m3")):
+        g.scaled_matmul(formats, "e8m0", 32, (128, 64, 128))
+    g.scaled_matmul(("e2m1", "e2m1"), "e4m3", 16, (128, 64, 128))
+    g.gluon_scaled_matmul((128, 128, 128))
     lines = ",\n  ".join(json.dumps(witness) for witness in g.witnesses)
     (HERE / "witnesses.json").write_text(
         f'{{"made_with": "triton {triton.__version__}",\n "witnesses": [\n  {lines}\n ]}}\n')

@@ -6,11 +6,14 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
     TensorMemoryLayout,
+    TensorMemoryScalesLayout,
     allocate_tensor_memory,
     fence_async_shared,
     mbarrier,
     tcgen05_commit,
+    tcgen05_copy,
     tcgen05_mma,
+    tcgen05_mma_scaled,
     tma,
 )
 
@@ -47,6 +50,27 @@ def tma_matmul(a, b, c, m, n, k, block_m: tl.constexpr, block_n: tl.constexpr, b
             y = b.load([column, start])
             acc = tl.dot(x, y.T, acc)
         c.store([row, column], acc.to(c.dtype))
+
+
+@triton.jit
+def scaled_matmul(a, a_scale, b, b_scale, c, m, n, k, a_format: tl.constexpr, b_format: tl.constexpr,
+                  group: tl.constexpr, block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr):
+    """C[m, n] = A[m, k] B[n, k]^T, each `group` elements along k with a scale factor; e2m1 lies two in a byte."""
+    a_pack: tl.constexpr = 2 if a_format == "e2m1" else 1
+    b_pack: tl.constexpr = 2 if b_format == "e2m1" else 1
+    rows = tl.program_id(0) * block_m + tl.arange(0, block_m)
+    columns = tl.program_id(1) * block_n + tl.arange(0, block_n)
+    acc = tl.zeros((block_m, block_n), dtype=tl.float32)
+    for start in range(0, k, block_k):
+        a_depth = start // a_pack + tl.arange(0, block_k // a_pack)
+        b_depth = start // b_pack + tl.arange(0, block_k // b_pack)
+        groups = start // group + tl.arange(0, block_k // group)
+        x = tl.load(a + rows[:, None] * (k // a_pack) + a_depth[None, :], mask=rows[:, None] < m, other=0)
+        y = tl.load(b + columns[None, :] * (k // b_pack) + b_depth[:, None], mask=columns[None, :] < n, other=0)
+        x_scale = tl.load(a_scale + tl.minimum(rows, m - 1)[:, None] * (k // group) + groups[None, :])
+        y_scale = tl.load(b_scale + tl.minimum(columns, n - 1)[:, None] * (k // group) + groups[None, :])
+        acc = tl.dot_scaled(x, x_scale, a_format, y, y_scale, b_format, acc)
+    tl.store(c + rows[:, None] * n + columns[None, :], acc, mask=(rows[:, None] < m) & (columns[None, :] < n))
 
 
 @triton.jit
@@ -147,3 +171,56 @@ def gluon_matmul(a, b, c, k, stages: gl.constexpr):
     gl.barrier()
     tma.async_store(c, [row, column], staged)
     tma.store_wait(0)
+
+
+@gluon.jit
+def gluon_scaled_matmul(a, a_scale, b, b_scale, c, k, block_m: gl.constexpr, block_n: gl.constexpr,
+                        block_k: gl.constexpr):
+    """C[block_m, block_n] = A[m, k] B[n, k]^T of e4m3 with a scale factor for 32 elements. The factors lie in
+    blocks of 128 rows by 4 as tcgen05.cp copies them: [k / 128][rows / 128][32][4][4]."""
+    wide: gl.constexpr = gl.BlockedLayout([1, 16], [4, 8], [gl.num_warps(), 1], [1, 0])
+    flat: gl.constexpr = gl.BlockedLayout([4], [32], [gl.num_warps()], [0])
+    operand: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=8, rank=2)
+    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    x = gl.allocate_shared_memory(a.dtype.element_ty, [block_m, block_k], operand)
+    y = gl.allocate_shared_memory(b.dtype.element_ty, [block_n, block_k], operand)
+    x_scale = gl.allocate_shared_memory(gl.uint8, [block_m * block_k // 32], plain)
+    y_scale = gl.allocate_shared_memory(gl.uint8, [block_n * block_k // 32], plain)
+    done = mbarrier.allocate_mbarrier()
+    mbarrier.init(done, count=1)
+    tmem: gl.constexpr = TensorMemoryLayout([block_m, block_n], col_stride=1)
+    acc = allocate_tensor_memory(gl.float32, [block_m, block_n], tmem)
+    scales: gl.constexpr = TensorMemoryScalesLayout()
+    x_factors = allocate_tensor_memory(gl.uint8, [block_m, block_k // 32], scales)
+    y_factors = allocate_tensor_memory(gl.uint8, [block_n, block_k // 32], scales)
+
+    rows = gl.arange(0, block_m, gl.SliceLayout(1, wide))
+    columns = gl.arange(0, block_n, gl.SliceLayout(1, wide))
+    depth = gl.arange(0, block_k, gl.SliceLayout(0, wide))
+    x_places = gl.arange(0, block_m * block_k // 32, flat)
+    y_places = gl.arange(0, block_n * block_k // 32, flat)
+    for step in range(0, k // block_k):
+        x.store(gl.load(a + rows[:, None] * k + step * block_k + depth[None, :]))
+        y.store(gl.load(b + columns[:, None] * k + step * block_k + depth[None, :]))
+        x_scale.store(gl.load(a_scale + step * (block_m * block_k // 32) + x_places))
+        y_scale.store(gl.load(b_scale + step * (block_n * block_k // 32) + y_places))
+        fence_async_shared()
+        gl.barrier()
+        tcgen05_copy(blocks_as_rows(x_scale, block_m, block_k // 32), x_factors)
+        tcgen05_copy(blocks_as_rows(y_scale, block_n, block_k // 32), y_factors)
+        tcgen05_mma_scaled(x, y.permute((1, 0)), acc, x_factors, y_factors, "e4m3", "e4m3", use_acc=step > 0)
+        tcgen05_commit(done)
+        mbarrier.wait(done, step & 1)
+
+    out: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [gl.num_warps(), 1], [1, 0])
+    result = gl.convert_layout(acc.load(acc.get_reg_layout()), out)
+    c_rows = gl.arange(0, block_m, gl.SliceLayout(1, out))
+    c_columns = gl.arange(0, block_n, gl.SliceLayout(0, out))
+    gl.store(c + c_rows[:, None] * block_n + c_columns[None, :], result)
+
+
+@gluon.jit
+def blocks_as_rows(factors, rows: gl.constexpr, groups: gl.constexpr):
+    """The blocks as a matrix [rows, groups]."""
+    blocks = factors.reshape((rows // 128, groups // 4, 32, 4, 4))
+    return blocks.permute((0, 3, 2, 1, 4)).reshape((rows, groups))
