@@ -61,44 +61,6 @@ std::uint32_t pack_f32(const AlignedSum& value, MmaPrecision precision) {
          << (kMmaF32.fraction_bits - precision.result_bits);
 }
 
-float value_of(MmaElement type, const MmaNumber& number) {
-  const int scale = number.exponent - mma_format(type).fraction_bits;  // -133 … 120
-  // Two factors, because 2^-133 is subnormal.
-  const float magnitude = static_cast<float>(number.significand) *
-                          std::bit_cast<float>(static_cast<std::uint32_t>(scale / 2 + 127) << 23) *
-                          std::bit_cast<float>(static_cast<std::uint32_t>(scale - scale / 2 + 127) << 23);
-  return number.negative ? -magnitude : magnitude;
-}
-
-struct Decoded {
-  float value;
-  std::int16_t exponent;
-};
-
-Decoded decode(MmaElement type, std::uint16_t bits) {
-  const MmaNumber number = unpack(type, bits);
-  if (number.kind != MmaNumber::kFinite) return {0.0f, kNotFiniteExponent};
-  if (number.significand == 0) return {0.0f, kZeroExponent};
-  return {value_of(type, number), number.exponent};
-}
-
-// Every 16-bit pattern decoded once: operands arrive far more often than there are patterns.
-const std::vector<Decoded>& decode_table(MmaElement type) {
-  const auto make = [](MmaElement element) {
-    std::vector<Decoded> table(65536);
-    for (std::uint32_t bits = 0; bits < 65536; ++bits)
-      table[bits] = decode(element, static_cast<std::uint16_t>(bits));
-    return table;
-  };
-  static const std::vector<Decoded> f16 = make(MmaElement::kF16);
-  static const std::vector<Decoded> bf16 = make(MmaElement::kBF16);
-  return type == MmaElement::kF16 ? f16 : bf16;
-}
-
-}  // namespace
-
-namespace {
-
 int product_fraction_bits(MmaElement a_type, MmaElement b_type) {
   return mma_format(a_type).fraction_bits + mma_format(b_type).fraction_bits;
 }
@@ -109,25 +71,6 @@ struct Step16 {
     for (int k = 0; k < kMmaK; ++k) a[k] = unpack(a_type, a_bits[k]), b[k] = unpack(b_type, b_bits[k]);
   }
 };
-
-// Element `index` of a row of 16 words.
-std::uint32_t element_of(MmaElement type, const std::uint16_t* row, int index) {
-  switch (element_bytes(type)) {
-    case 1:
-      return row[index / 2] >> 8 * (index % 2) & 0xff;
-    case 2:
-      return row[index];
-    default:
-      return row[2 * index] | std::uint32_t{row[2 * index + 1]} << 16;
-  }
-}
-
-void unpack_all(MmaElement type, std::span<const std::uint16_t> rows, std::vector<MmaNumber>& numbers) {
-  const int elements = static_cast<int>(kMmaStepBytes / element_bytes(type));
-  numbers.clear();
-  for (std::size_t row = 0; row < rows.size(); row += kMmaK)
-    for (int k = 0; k < elements; ++k) numbers.push_back(unpack(type, element_of(type, &rows[row], k)));
-}
 
 }  // namespace
 
@@ -161,49 +104,22 @@ void MmaOperands::load(MmaElement a_type, MmaElement b_type, std::span<const std
   a_.assign(a.begin(), a.end());
   b_.assign(b.begin(), b.end());
   n_ = static_cast<int>(b.size()) / kMmaK;
-  if (is_16_bit()) {
-    load_16_bit(a, b);
-  } else if (a_type != MmaElement::kU8 && a_type != MmaElement::kS8) {
-    unpack_all(a_type, a, a_number_);
-    unpack_all(b_type, b, b_number_);
-  }
-}
-
-void MmaOperands::load_16_bit(std::span<const std::uint16_t> a, std::span<const std::uint16_t> b) {
   padded_n_ = (n_ + kMmaBlock - 1) / kMmaBlock * kMmaBlock;
-  a_value_.resize(a.size());
-  a_exponent_.resize(a.size());
-  const Decoded* table = decode_table(a_type_).data();
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    a_value_[i] = table[a[i]].value;
-    a_exponent_[i] = table[a[i]].exponent;
-  }
-  const auto padded = static_cast<std::size_t>(padded_n_);
-  b_value_.assign(padded * kMmaK, 0.0f);
-  b_exponent_.assign(padded * kMmaK, kZeroExponent);
-  table = decode_table(b_type_).data();
-  for (std::size_t column = 0; column < static_cast<std::size_t>(n_); ++column) {
-    for (std::size_t k = 0; k < kMmaK; ++k) {
-      const Decoded& element = table[b[column * kMmaK + k]];
-      b_value_[k * padded + column] = element.value;
-      b_exponent_[k * padded + column] = element.exponent;
-    }
-  }
+  if (a_type == MmaElement::kU8 || a_type == MmaElement::kS8) return;
+  a_elements_.decode(a_type, a);
+  b_elements_.decode(b_type, b);
+  transpose_b();
 }
 
 void MmaOperands::scale(std::span<const std::uint8_t> a_scales, std::span<const std::uint8_t> b_scales) {
-  const auto scale_rows = [&](std::span<const std::uint8_t> scales, std::vector<MmaNumber>& numbers) {
-    const auto count = static_cast<std::size_t>(elements());
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const MmaNumber scale = unpack_scale(ScaleType::kUe8m0, scales[i / count]);
-      if (scale.kind == MmaNumber::kNan)
-        numbers[i] = scale;
-      else
-        numbers[i].exponent = static_cast<std::int16_t>(numbers[i].exponent + scale.exponent);
-    }
-  };
-  scale_rows(a_scales, a_number_);
-  scale_rows(b_scales, b_number_);
+  const auto count = static_cast<std::size_t>(elements());
+  a_elements_.scale(a_scales, count);
+  b_elements_.scale(b_scales, count);
+  transpose_b();
+}
+
+void MmaOperands::transpose_b() {
+  b_by_element_.transpose(b_elements_, static_cast<std::size_t>(n_), static_cast<std::size_t>(padded_n_));
 }
 
 void MmaOperands::accumulate_row(MmaAccumulator type, int m, std::uint32_t* d_row, bool saturate) const {
@@ -218,44 +134,52 @@ void MmaOperands::accumulate_row(MmaAccumulator type, int m, std::uint32_t* d_ro
 }
 
 void MmaOperands::accumulate_row_f32(int m, std::uint32_t* d_row) const {
-  if (!is_16_bit()) {
-    const auto count = static_cast<std::size_t>(elements());
-    const std::span a(&a_number_[static_cast<std::size_t>(m) * count], count);
-    const int fraction_bits = product_fraction_bits(a_type_, b_type_);
-    for (int n = 0; n < n_; ++n)
-      d_row[n] =
-          pack_f32(aligned_sum(a, {&b_number_[static_cast<std::size_t>(n) * count], count}, fraction_bits,
-                               unpack(d_row[n], kMmaF32), kMmaF32, precision_.aligned_bits),
-                   precision_);
-    return;
-  }
-  const std::size_t a_row = static_cast<std::size_t>(m) * kMmaK;
-  for (int first = 0; first < n_; first += kMmaBlock) {
-    const int columns = std::min(kMmaBlock, n_ - first);
-    std::uint32_t d[kMmaBlock] = {};
-    std::int16_t largest[kMmaBlock];
-    std::copy_n(d_row + first, columns, d);
-    const bool computed =
-        mma_row_block(&a_value_[a_row], &a_exponent_[a_row], &b_value_[static_cast<std::size_t>(first)],
-                      &b_exponent_[static_cast<std::size_t>(first)], padded_n_, d, largest);
-    for (int j = 0; j < columns; ++j) {
-      if (computed && is_fast_exponent(largest[j])) continue;
-      d[j] = dot_accumulate_f32(a_type_, b_type_, &a_[a_row],
-                                &b_[static_cast<std::size_t>(first + j) * kMmaK], d[j]);
-    }
-    std::copy_n(d, columns, d_row + first);
-  }
+  const int whole = n_ / kMmaBlock * kMmaBlock, rest = n_ - whole;
+  accumulate_blocks(m, 0, whole, d_row);
+  if (rest == 0) return;
+  std::uint32_t block[kMmaBlock] = {};
+  std::copy_n(d_row + whole, rest, block);
+  accumulate_blocks(m, whole, kMmaBlock, block);
+  std::copy_n(block, rest, d_row + whole);
+}
+
+void MmaOperands::accumulate_blocks(int m, int first, int columns, std::uint32_t* d) const {
+  const std::size_t a_row = static_cast<std::size_t>(m) * static_cast<std::size_t>(elements());
+  MmaRow row;
+  row.a_value = &a_elements_.value[a_row];
+  row.a_exponent = &a_elements_.exponent[a_row];
+  row.b_value = b_by_element_.value.data() + first;
+  row.b_exponent = b_by_element_.exponent.data() + first;
+  row.stride = padded_n_;
+  row.aligned_bits = precision_.aligned_bits;
+  row.result_bits = precision_.result_bits;
+  std::int32_t left[kMmaMostColumns];
+  if (!kernel_(elements())(row, columns, d, left)) return;
+  for (int j = 0; j < std::min(columns, n_ - first); ++j)
+    if (left[j] != 0) d[j] = dot_f32(m, first + j, d[j]);
+}
+
+std::uint32_t MmaOperands::dot_f32(int m, int n, std::uint32_t c) const {
+  const auto row = static_cast<std::size_t>(m), column = static_cast<std::size_t>(n);
+  if (is_16_bit()) return dot_accumulate_f32(a_type_, b_type_, &a_[row * kMmaK], &b_[column * kMmaK], c);
+  const auto count = static_cast<std::size_t>(elements());
+  return pack_f32(
+      aligned_sum({&a_elements_.number[row * count], count}, {&b_elements_.number[column * count], count},
+                  product_fraction_bits(a_type_, b_type_), unpack(c, kMmaF32), kMmaF32,
+                  precision_.aligned_bits),
+      precision_);
 }
 
 void MmaOperands::accumulate_row_f16(int m, std::uint32_t* d_row) const {
   if (!is_16_bit()) {
     const auto count = static_cast<std::size_t>(elements());
-    const std::span a(&a_number_[static_cast<std::size_t>(m) * count], count);
+    const std::span a(&a_elements_.number[static_cast<std::size_t>(m) * count], count);
     const int fraction_bits = product_fraction_bits(a_type_, b_type_);
     for (int n = 0; n < n_; ++n)
-      d_row[n] = pack(aligned_sum(a, {&b_number_[static_cast<std::size_t>(n) * count], count}, fraction_bits,
-                                  unpack(d_row[n] & 0xffff, kMmaF16), kMmaF16, precision_.aligned_bits),
-                      kMmaF16, /*nearest=*/true);
+      d_row[n] = pack(
+          aligned_sum(a, {&b_elements_.number[static_cast<std::size_t>(n) * count], count}, fraction_bits,
+                      unpack(d_row[n] & 0xffff, kMmaF16), kMmaF16, precision_.aligned_bits),
+          kMmaF16, /*nearest=*/true);
     return;
   }
   for (int n = 0; n < n_; ++n) {
@@ -267,7 +191,7 @@ void MmaOperands::accumulate_row_f16(int m, std::uint32_t* d_row) const {
 
 void MmaOperands::accumulate_row_s32(int m, std::uint32_t* d_row, bool saturate) const {
   const auto value = [](MmaElement type, const std::uint16_t* row, int k) {
-    const std::uint32_t bits = element_of(type, row, k);
+    const std::uint32_t bits = element_of(type, row, static_cast<std::size_t>(k));
     return type == MmaElement::kS8 ? std::int64_t{static_cast<std::int8_t>(bits)} : std::int64_t{bits};
   };
   const std::uint16_t* a = &a_[static_cast<std::size_t>(m) * kMmaK];

@@ -10,11 +10,14 @@
 #include <vector>
 
 #include "simulator/matrix_descriptor.h"
+#include "simulator/mma_elements.h"
+#include "simulator/mma_kernel.h"
 #include "simulator/mma_number.h"
 
 namespace jfa::simulator {
 
 constexpr int kMmaK = 16;
+constexpr int kMmaMostColumns = 256;
 
 /// The canonical NaN of f32 and f16 results.
 constexpr std::uint32_t kMmaNanF32 = 0x7fffffff;
@@ -41,7 +44,7 @@ void negate_elements(MmaElement type, std::span<std::uint16_t> rows);
 /// The operands of one step as the loops want them. A row of an operand is 32 bytes: 16 words.
 class MmaOperands {
  public:
-  /// a holds m rows, b holds n rows (columns of B).
+  /// a holds m rows, b holds n rows (columns of B), up to kMmaMostColumns.
   void load(MmaElement a_type, MmaElement b_type, std::span<const std::uint16_t> a,
             std::span<const std::uint16_t> b, MmaPrecision precision = {});
 
@@ -60,26 +63,28 @@ class MmaOperands {
   void accumulate_row_s32(int m, std::uint32_t* d_row, bool saturate) const;
   /// The one of the three that the accumulator's type names.
   void accumulate_row(MmaAccumulator type, int m, std::uint32_t* d_row, bool saturate = false) const;
+  /// What accumulate_row_f32 makes of c in column n, by the definition, one term at a time.
+  std::uint32_t dot_f32(int m, int n, std::uint32_t c) const;
+  /// Another kernel for accumulate_row_f32, one of mma_row_kernels(); for tests.
+  void use_kernel(MmaRowKernelChoice choice) { kernel_ = choice; }
 
  private:
   bool is_16_bit() const { return element_bytes(a_type_) == 2; }
   int elements() const { return static_cast<int>(kMmaStepBytes / element_bytes(a_type_)); }
-  void load_16_bit(std::span<const std::uint16_t> a, std::span<const std::uint16_t> b);
+  void transpose_b();
+  void accumulate_blocks(int m, int first, int columns, std::uint32_t* d) const;
 
   MmaElement a_type_ = MmaElement::kF16;
   MmaElement b_type_ = MmaElement::kF16;
   MmaPrecision precision_;
+  MmaRowKernelChoice kernel_ = mma_row_kernel;
   int n_ = 0;
+  int padded_n_ = 0;              // n rounded up to a whole block of columns
   std::vector<std::uint16_t> a_;  // [m][16], as loaded
   std::vector<std::uint16_t> b_;  // [n][16], as loaded
-  // 16-bit types: values beside exponents, for vector loops.
-  int padded_n_ = 0;                      // n rounded up to a whole block of columns
-  std::vector<float> a_value_;            // [m][16]
-  std::vector<std::int16_t> a_exponent_;  // [m][16]
-  std::vector<float> b_value_;            // [16][padded_n]
-  std::vector<std::int16_t> b_exponent_;  // [16][padded_n]
-  // The other floating-point types.
-  std::vector<MmaNumber> a_number_, b_number_;  // [rows][elements]
+  MmaElements a_elements_;        // [m][elements]
+  MmaElements b_elements_;        // [n][elements]
+  MmaElements b_by_element_;      // [elements][padded_n]
 };
 
 }  // namespace jfa::simulator

@@ -148,6 +148,68 @@ TEST_CASE("tensor core arithmetic equals the double-precision model on adversari
   CHECK(compared == 4 * 16 * 24 * 40);
 }
 
+TEST_CASE("the kernel of every CPU gives what the definition does, for every type and precision") {
+  struct Case {
+    MmaElement a_type, b_type;
+    MmaPrecision precision;
+    bool scaled = false;
+  };
+  const Case cases[] = {{MmaElement::kBF16, MmaElement::kBF16, {}},
+                        {MmaElement::kF16, MmaElement::kF16, {}},
+                        {MmaElement::kTF32, MmaElement::kTF32, {}},
+                        {MmaElement::kE4M3, MmaElement::kE5M2, {}},
+                        {MmaElement::kE5M2, MmaElement::kE4M3, {}},
+                        {MmaElement::kE4M3, MmaElement::kE4M3, kHopperFp8Precision},
+                        {MmaElement::kE5M2, MmaElement::kE5M2, kHopperFp8Precision},
+                        {MmaElement::kE4M3, MmaElement::kE2M1, {}, true},
+                        {MmaElement::kE3M2, MmaElement::kE5M2, {}, true},
+                        {MmaElement::kE2M3, MmaElement::kE2M3, {}, false}};
+  std::mt19937 random(13);
+  const int m = 6, n = 72;
+  Patterns patterns(11);
+  REQUIRE(!mma_row_kernels().empty());
+  for (const MmaRowKernelChoice kernel : mma_row_kernels()) {
+    for (const auto& [a_type, b_type, precision, scaled] : cases) {
+      for (int style = 0; style < 16; ++style) {
+        // Any pattern of 8 bits is worth trying; of the wide types, words of which the upper is a bf16.
+        const auto fill = [&](std::vector<std::uint16_t>& words, MmaElement type, int rare) {
+          const bool tf32 = type == MmaElement::kTF32;
+          for (std::size_t i = 0; i < words.size(); ++i) {
+            const bool any = style % 4 == 0 && i / kMmaK % static_cast<std::size_t>(rare) == 0;
+            const int word_style = (tf32 && i % 2 == 0) || any ? 0 : style % 4 == 0 ? 2 : style % 4;
+            words[i] = patterns.element(tf32 ? MmaElement::kBF16 : type, word_style);
+            // Without the patterns of infinity and NaN, of which a row of 32 nearly always has one.
+            if (element_bytes(type) == 1 && !any) words[i] &= 0xbbbb;
+          }
+        };
+        std::vector<std::uint16_t> a(m * kMmaK), b(n * kMmaK);
+        fill(a, a_type, 5);
+        fill(b, b_type, 7);
+        MmaOperands operands;
+        operands.use_kernel(kernel);
+        operands.load(a_type, b_type, a, b, precision);
+        if (scaled) {  // a few of any exponent, and NaN
+          std::vector<std::uint8_t> a_scales(m), b_scales(n);
+          for (auto* scales : {&a_scales, &b_scales})
+            for (auto& scale : *scales)
+              scale = static_cast<std::uint8_t>(random() % 4 == 0 ? random() : 120 + random() % 16);
+          operands.scale(a_scales, b_scales);
+        }
+        for (int row = 0; row < m; ++row) {
+          std::vector<std::uint32_t> d(n);
+          for (auto& bits : d) bits = patterns.accumulator(style / 4);
+          const std::vector<std::uint32_t> before = d;
+          operands.accumulate_row_f32(row, d.data());
+          for (int column = 0; column < n; ++column) {
+            const auto i = static_cast<std::size_t>(column);
+            REQUIRE(d[i] == operands.dot_f32(row, column, before[i]));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("tensor core arithmetic: the published truncation, rounding and special values") {
   const std::uint16_t one = 0x3f80;  // bf16
   std::vector<std::uint16_t> a(kMmaK, 0);
