@@ -81,6 +81,7 @@ class MmaOperation : public AsyncOperation {
   void read_scales(MmaScratch& scratch) const;
   void read_tensor_operand(std::uint32_t cta, std::uint16_t* elements) const;
   void accumulate_row(const MmaScratch& scratch, std::uint32_t m) const;
+  void accumulate(const MmaScratch& scratch, std::uint32_t m, std::uint32_t* row) const;
 
   MmaProduct product_;
   std::shared_ptr<TensorTicket> ticket_;
@@ -107,9 +108,9 @@ void MmaOperation::read_operands(MmaScratch& scratch) const {
     if (form.a_in_tensor_memory) {
       read_tensor_operand(cta, a_elements);
     } else {
-      product_.a.read(product_.ctas[cta]->shared(), a_elements);
+      product_.a.read(*product_.ctas[cta], a_elements);
     }
-    product_.b.read(product_.ctas[cta]->shared(), &scratch.b[cta * product_.b_rows() * kMmaK]);
+    product_.b.read(*product_.ctas[cta], &scratch.b[cta * product_.b_rows() * kMmaK]);
   }
   if (is_block_scaled(form.kind)) read_scales(scratch);
   if (is_packed_f4(form.kind)) {
@@ -143,21 +144,30 @@ void MmaOperation::read_scales(MmaScratch& scratch) const {
 
 void MmaOperation::accumulate_row(const MmaScratch& scratch, std::uint32_t m) const {
   const InstructionDescriptor& instruction = product_.instruction;
-  const MmaArguments& arguments = product_.arguments;
   // A row lies in one lane, or (a pair of CTAs with M = 128) in two lanes of half the columns each.
   const std::uint32_t columns = product_.d_columns();
-  std::uint32_t row[256];
+  const std::uint32_t count = instruction.n / columns;
   std::uint32_t* pieces[2] = {};
   bool disabled[2] = {};
-  const std::uint32_t count = instruction.n / columns;
   for (std::uint32_t piece = 0; piece < count; ++piece) {
     const AccumulatorPlace place = product_.place(m, piece * columns);
     const std::uint32_t lane = product_.d.lane + place.cell.lane;
-    disabled[piece] = arguments.disables_lane(place.cta, lane);
+    disabled[piece] = product_.arguments.disables_lane(place.cta, lane);
     TensorMemory& memory = product_.ctas[place.cta]->extension<CtaTensorMemory>().memory();
     pieces[piece] = memory.lane(lane) + product_.d.column;
-    std::copy_n(pieces[piece], columns, row + piece * columns);
   }
+  if (count == 1 && !disabled[0]) return accumulate(scratch, m, pieces[0]);
+  std::uint32_t row[kMmaMostColumns];
+  for (std::uint32_t piece = 0; piece < count; ++piece)
+    std::copy_n(pieces[piece], columns, row + piece * columns);
+  accumulate(scratch, m, row);
+  for (std::uint32_t piece = 0; piece < count; ++piece)
+    if (!disabled[piece]) std::copy_n(row + piece * columns, columns, pieces[piece]);
+}
+
+void MmaOperation::accumulate(const MmaScratch& scratch, std::uint32_t m, std::uint32_t* row) const {
+  const InstructionDescriptor& instruction = product_.instruction;
+  const MmaArguments& arguments = product_.arguments;
   const bool f32 = instruction.d_type == MmaAccumulator::kF32;
   if (!arguments.enable_input_d) {
     std::fill_n(row, instruction.n, 0u);
@@ -170,9 +180,6 @@ void MmaOperation::accumulate_row(const MmaScratch& scratch, std::uint32_t m) co
     scratch.f4_operands.accumulate_row(static_cast<int>(m), row);
   } else {
     scratch.operands.accumulate_row(instruction.d_type, static_cast<int>(m), row, instruction.saturate);
-  }
-  for (std::uint32_t piece = 0; piece < count; ++piece) {
-    if (!disabled[piece]) std::copy_n(row + piece * columns, columns, pieces[piece]);
   }
 }
 

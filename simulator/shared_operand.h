@@ -26,7 +26,7 @@ struct SharedOperand {
   void check_row(const char* name, const ProgramPoint& point) const;
 
   /// Reads all rows, 16 words each. Elements of 4 or 6 bits get a byte each.
-  void read(const SharedMemory& shared, std::uint16_t* row_words) const;
+  void read(Cta& cta, std::uint16_t* row_words) const;
 
   /// Checks rows [first_row, first_row + row_count), multiples of 8, and puts them in flight, as few
   /// intervals. what: "the A operand of tcgen05.mma".

@@ -29,7 +29,7 @@ class TensorCopy : public AsyncOperation {
   bool advance(Machine&) override {
     std::vector<std::uint16_t> words(shape_.rows * kMmaStepBytes / 2);
     for (Cta* cta : ctas_) {
-      source_.read(cta->shared(), words.data());
+      source_.read(*cta, words.data());
       TensorMemory& memory = cta->extension<CtaTensorMemory>().memory();
       for (std::uint32_t row = 0; row < shape_.rows; ++row)
         for (std::uint32_t replica = 0; replica < shape_.replicas; ++replica) {

@@ -42,10 +42,10 @@ class WgmmaOperation : public AsyncOperation {
     scratch.a.resize(kWgmmaM * kMmaK);
     scratch.b.resize(instruction.n * kMmaK);
     if (instruction.a.empty())
-      product_->a.read(cta_.shared(), scratch.a.data());
+      product_->a.read(cta_, scratch.a.data());
     else
       read_registers(scratch.a);
-    product_->b.read(cta_.shared(), scratch.b.data());
+    product_->b.read(cta_, scratch.b.data());
     if (instruction.negate_a) negate_elements(instruction.a_type, scratch.a);
     if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b);
     const bool fp8 = instruction.a_type == MmaElement::kE4M3 || instruction.a_type == MmaElement::kE5M2;
