@@ -14,6 +14,7 @@ constexpr uint64_t kMaxDim = uint64_t{1} << 32;
 constexpr uint64_t kMaxStrideBytes = uint64_t{1} << 40;
 constexpr uint32_t kMaxBox = 256;
 constexpr uint32_t kMaxElementStride = 8;
+constexpr uint32_t kPaddedElements = 128;  // of a row of a padded type
 
 // What lies in the 128 bytes. Every field has one fixed place, so that a copied map decodes anywhere.
 struct Record {
@@ -43,29 +44,38 @@ uint64_t checksum(const Record& record) {
   return hash;
 }
 
-// Bytes of an element; 0 for a type outside the enumeration.
-uint32_t element_bytes(CUtensorMapDataType type) {
+// Bits of an element; 0 for a type outside the enumeration.
+uint32_t element_bits(CUtensorMapDataType type) {
   switch (type) {
     case CU_TENSOR_MAP_DATA_TYPE_UINT8:
-      return 1;
+      return 8;
     case CU_TENSOR_MAP_DATA_TYPE_UINT16:
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
     case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
-      return 2;
+      return 16;
     case CU_TENSOR_MAP_DATA_TYPE_UINT32:
     case CU_TENSOR_MAP_DATA_TYPE_INT32:
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ:
     case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32:
     case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ:
-      return 4;
+      return 32;
     case CU_TENSOR_MAP_DATA_TYPE_UINT64:
     case CU_TENSOR_MAP_DATA_TYPE_INT64:
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT64:
-      return 8;
+      return 64;
+    case CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B:
+    case CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B:
+      return 4;
+    case CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B:
+      return 6;
     default:
       return 0;
   }
+}
+
+bool is_padded(CUtensorMapDataType type) {
+  return type == CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B || type == CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B;
 }
 
 bool is_float(CUtensorMapDataType type) {
@@ -101,6 +111,10 @@ struct Arguments {
   CUtensorMapFloatOOBfill oob_fill;
 };
 
+uint32_t global_alignment(const Arguments& a) {
+  return a.interleave == CU_TENSOR_MAP_INTERLEAVE_32B || is_padded(a.data_type) ? 32 : kAlignmentBytes;
+}
+
 // Why the driver would refuse; empty if it would not.
 std::string invalid_scalar(const Arguments& a) {
   if (!a.map) return "tensorMap is null";
@@ -124,7 +138,7 @@ std::string invalid_scalar(const Arguments& a) {
   if (a.oob_fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && !is_float(a.data_type))
     return fmt::format("oobFill = {} asks for NaN with tensorDataType = {}, which is not a float type",
                        int(a.oob_fill), int(a.data_type));
-  const uint32_t alignment = a.interleave == CU_TENSOR_MAP_INTERLEAVE_32B ? 32 : kAlignmentBytes;
+  const uint32_t alignment = global_alignment(a);
   if (a.global_address % alignment != 0)
     return fmt::format("globalAddress = {:#x} is not {}-byte aligned", a.global_address, alignment);
   if (!a.global_dim || !a.box_dim || !a.element_strides || (a.rank > 1 && !a.global_strides))
@@ -133,7 +147,7 @@ std::string invalid_scalar(const Arguments& a) {
 }
 
 std::string invalid_array(const Arguments& a) {
-  const uint32_t alignment = a.interleave == CU_TENSOR_MAP_INTERLEAVE_32B ? 32 : kAlignmentBytes;
+  const uint32_t alignment = global_alignment(a);
   for (uint32_t i = 0; i < a.rank; ++i) {
     if (a.global_dim[i] < 1 || a.global_dim[i] > kMaxDim)
       return fmt::format("globalDim[{}] = {} is not in 1..2^32", i, a.global_dim[i]);
@@ -150,15 +164,22 @@ std::string invalid_array(const Arguments& a) {
       return fmt::format("globalStrides[{}] = {} is not below 2^40", i, a.global_strides[i]);
   }
   if (a.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return {};
-  if (const uint32_t bytes = element_bytes(a.data_type)) {
-    const uint32_t row_bytes = a.box_dim[0] * bytes;
-    if (row_bytes % kAlignmentBytes != 0)
+  if (const uint32_t bits = element_bits(a.data_type)) {
+    const bool padded = is_padded(a.data_type);
+    if (padded && (a.box_dim[0] != kPaddedElements || a.global_dim[0] % kPaddedElements != 0))
+      return fmt::format(
+          "boxDim[0] = {} and globalDim[0] = {} of a padded type: they must be 128 and a multiple of 128",
+          a.box_dim[0], a.global_dim[0]);
+    if (bits == 4 && a.global_dim[0] % 2 != 0)
+      return fmt::format("globalDim[0] = {} of 4-bit elements is odd", a.global_dim[0]);
+    const uint32_t row_bits = a.box_dim[0] * (padded ? 8 : bits);
+    if (row_bits % (8 * kAlignmentBytes) != 0)
       return fmt::format("boxDim[0] = {} elements are {} bytes, not a multiple of 16", a.box_dim[0],
-                         row_bytes);
+                         row_bits / 8.0);
     const uint32_t width = swizzle_width(a.swizzle);
-    if (width != 0 && row_bytes > width)
+    if (width != 0 && row_bits > 8 * width)
       return fmt::format("boxDim[0] = {} elements are {} bytes, more than the swizzle's {}", a.box_dim[0],
-                         row_bytes, width);
+                         row_bits / 8, width);
   }
   return {};
 }
@@ -171,9 +192,9 @@ std::string unsupported(const Arguments& a) {
     return fmt::format("swizzle = {}: 32- and 64-byte atoms are not simulated", int(a.swizzle));
   if (a.oob_fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
     return fmt::format("oobFill = {}: NaN fill is not simulated", int(a.oob_fill));
-  if (a.data_type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ)
-    return fmt::format("tensorDataType = {}: flushing, TF32 and packed types are not simulated",
-                       int(a.data_type));
+  if (a.data_type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ &&
+      a.data_type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ)
+    return fmt::format("tensorDataType = {}: flushing and TF32 types are not simulated", int(a.data_type));
   return {};
 }
 
@@ -231,13 +252,14 @@ std::string decode_tensor_map(const void* bytes, TensorMap* map) {
   map->global_address = record.global_address;
   map->rank = record.rank;
   map->data_type = static_cast<CUtensorMapDataType>(record.data_type);
-  map->element_bytes = element_bytes(map->data_type);
+  map->element_bits = element_bits(map->data_type);
+  map->padded = is_padded(map->data_type);
   map->swizzle = static_cast<CUtensorMapSwizzle>(record.swizzle);
   for (uint32_t i = 0; i < kMaxTensorRank; ++i) {
     map->dim[i] = uint64_t{record.dim_minus_1[i]} + 1;
     map->box[i] = record.box[i];
     map->element_stride[i] = record.element_stride[i];
-    map->stride_bytes[i] = i == 0 ? map->element_bytes : record.stride_bytes[i - 1];
+    map->stride_bytes[i] = i == 0 ? map->element_bits / 8 : record.stride_bytes[i - 1];
   }
   return {};
 }

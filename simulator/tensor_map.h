@@ -17,12 +17,13 @@ constexpr uint32_t kMaxTensorRank = 5;
 /// element stride 1, so that code may always loop over five dimensions.
 struct TensorMap {
   uint64_t global_address = 0;
-  std::array<uint64_t, kMaxTensorRank> dim{1, 1, 1, 1, 1};             // elements
-  std::array<uint64_t, kMaxTensorRank> stride_bytes{};                 // [0] is the element size
-  std::array<uint32_t, kMaxTensorRank> box{1, 1, 1, 1, 1};             // elements of the tensor a box spans
+  std::array<uint64_t, kMaxTensorRank> dim{1, 1, 1, 1, 1};  // elements
+  std::array<uint64_t, kMaxTensorRank> stride_bytes{};      // [0] is the element size, in whole bytes
+  std::array<uint32_t, kMaxTensorRank> box{1, 1, 1, 1, 1};  // elements of the tensor a box spans
   std::array<uint32_t, kMaxTensorRank> element_stride{1, 1, 1, 1, 1};  // [0] is always 1
   uint32_t rank = 1;
-  uint32_t element_bytes = 1;
+  uint32_t element_bits = 8;  // in global memory
+  bool padded = false;        // each 16 elements, of 4 or 6 bits, begin 16 bytes of shared memory
   CUtensorMapDataType data_type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
   CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
 
@@ -30,10 +31,14 @@ struct TensorMap {
   uint32_t box_elements(uint32_t dimension) const {
     return (box[dimension] + element_stride[dimension] - 1) / element_stride[dimension];
   }
-  uint32_t box_row_bytes() const { return box[0] * element_bytes; }
+  /// Bytes of global memory that elements of a row take: the numbers of elements are such that they do.
+  int64_t row_bytes(int64_t elements) const { return elements * element_bits / 8; }
+  /// Bytes of shared memory from a row's first element to the end of its last.
+  uint32_t box_row_bytes() const { return padded ? box[0] : static_cast<uint32_t>(row_bytes(box[0])); }
   uint32_t box_rows() const { return box_elements(1) * box_elements(2) * box_elements(3) * box_elements(4); }
-  /// The bytes a load reports to its mbarrier, also for boxes partly or wholly outside the tensor.
-  uint32_t box_bytes() const { return box_row_bytes() * box_rows(); }
+  /// The bytes a load reports to its mbarrier, also for boxes partly or wholly outside the tensor: those of
+  /// global memory, without padding.
+  uint32_t box_bytes() const { return static_cast<uint32_t>(row_bytes(box[0])) * box_rows(); }
   /// Distance between rows in shared memory: the swizzle width where there is one, even if the row is
   /// shorter.
   uint32_t shared_pitch_bytes() const;
@@ -47,8 +52,8 @@ struct TensorMap {
 
 /// cuTensorMapEncodeTiled with its documented constraints. On failure returns the driver's code
 /// (CUDA_ERROR_INVALID_VALUE, or CUDA_ERROR_NOT_SUPPORTED for what the simulator does not model: interleaved
-/// layouts, NaN fill, TF32 and packed types, the 32-byte-atom swizzles) and puts the argument, its value and
-/// the rule into `reason`, which may be null.
+/// layouts, NaN fill, flushing and TF32 types, the 32-byte-atom swizzles) and puts the argument, its value
+/// and the rule into `reason`, which may be null.
 CUresult encode_tiled_tensor_map(CUtensorMap* map, CUtensorMapDataType data_type, cuuint32_t rank,
                                  void* global_address, const cuuint64_t* global_dim,
                                  const cuuint64_t* global_strides, const cuuint32_t* box_dim,

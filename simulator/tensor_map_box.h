@@ -36,8 +36,8 @@ void for_each_box_row(const TensorMap& map, const BoxCoordinates& coordinates, V
   const int64_t begin = first < 0 ? (-first < box ? -first : box) : 0;
   const int64_t end = dim - first < box ? dim - first : box;
   BoxRow row;
-  row.skip_bytes = static_cast<uint32_t>(begin) * map.element_bytes;
-  const uint32_t inner_bytes = end > begin ? static_cast<uint32_t>(end - begin) * map.element_bytes : 0;
+  row.skip_bytes = static_cast<uint32_t>(map.row_bytes(begin));
+  const uint32_t inner_bytes = end > begin ? static_cast<uint32_t>(map.row_bytes(end - begin)) : 0;
   const uint32_t pitch = map.shared_pitch_bytes();
   // Addresses are computed modulo 2^64, as by the hardware: a stride may stand for a negative one.
   const auto start = [&](int d, uint32_t index) {
@@ -49,7 +49,7 @@ void for_each_box_row(const TensorMap& map, const BoxCoordinates& coordinates, V
   const auto offset = [&](int d, int64_t position) {
     return static_cast<uint64_t>(position) * map.stride_bytes[d];
   };
-  const uint64_t base = map.global_address + offset(0, first);
+  const uint64_t base = map.global_address + static_cast<uint64_t>(map.row_bytes(first));
   for (uint32_t i4 = 0; i4 < map.box_elements(4); ++i4) {
     const int64_t p4 = start(4, i4);
     for (uint32_t i3 = 0; i3 < map.box_elements(3); ++i3) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -22,9 +23,10 @@ void check(const TensorBox& box, std::uint32_t offset, bool is_store, const Prog
 // swizzle.
 template <class Visit>
 void for_each_piece(const TensorMap& map, std::uint32_t shared, std::uint32_t bytes, Visit&& visit) {
-  if (map.swizzle == CU_TENSOR_MAP_SWIZZLE_NONE) return visit(shared, 0u, bytes);
+  if (map.swizzle == CU_TENSOR_MAP_SWIZZLE_NONE && !map.padded) return visit(shared, 0u, bytes);
+  const std::uint32_t piece_bytes = map.padded ? 2 * map.element_bits : kChunkBytes;  // the rest is padding
   for (std::uint32_t at = 0; at < bytes; at += kChunkBytes)
-    visit(swizzle_shared_address(map.swizzle, shared + at), at, kChunkBytes);
+    visit(swizzle_shared_address(map.swizzle, shared + at), at, piece_bytes);
 }
 
 std::string text(const TensorBox& box) {
@@ -66,29 +68,41 @@ class TensorLoad final : public AsyncOperation {
  private:
   // Elements outside the tensor are zeros.
   void read(DeviceMemory& memory) {
-    data_.assign(box_.map.box_bytes(), std::byte{0});
+    data_.assign(std::size_t{box_.map.box_row_bytes()} * box_.map.box_rows(), std::byte{0});
     std::byte* row_data = data_.data();
+    const std::uint32_t alignment = std::max(box_.map.element_bits / 8, 1u);
     box_.for_each_row([&](const BoxRow& row) {
-      if (row.valid_bytes != 0)
-        std::memcpy(row_data + row.skip_bytes,
-                    memory.access(row.global_address + row.skip_bytes, row.valid_bytes,
-                                  box_.map.element_bytes, false, issue()),
-                    row.valid_bytes);
+      if (row.valid_bytes != 0) {
+        const std::byte* from =
+            memory.access(row.global_address + row.skip_bytes, row.valid_bytes, alignment, false, issue());
+        if (box_.map.padded)
+          pad(from, row_data);
+        else
+          std::memcpy(row_data + row.skip_bytes, from, row.valid_bytes);
+      }
       row_data += box_.map.box_row_bytes();
     });
   }
 
+  // A whole row, which padded types are inside the tensor or outside: each piece begins a chunk.
+  void pad(const std::byte* from, std::byte* row_data) const {
+    const std::uint32_t piece_bytes = 2 * box_.map.element_bits;
+    for (std::uint32_t at = 0; at < box_.map.box_row_bytes(); at += kChunkBytes, from += piece_bytes)
+      std::memcpy(row_data + at, from, piece_bytes);
+  }
+
   void write(SharedMemory& memory, std::uint32_t offset) const {
     const std::uint32_t row_bytes = box_.map.box_row_bytes(), pitch = box_.map.shared_pitch_bytes();
+    const bool in_pieces = row_bytes != pitch || box_.map.padded;
     const std::byte* row_data = data_.data();
     for (std::uint32_t row = 0; row < box_.map.box_rows(); ++row, offset += pitch, row_data += row_bytes) {
       for_each_piece(box_.map, offset, row_bytes,
                      [&](std::uint32_t at, std::uint32_t from, std::uint32_t bytes) {
                        std::memcpy(memory.data(at), row_data + from, bytes);
-                       if (row_bytes != pitch) memory.note_async_write(at, bytes);
+                       if (in_pieces) memory.note_async_write(at, bytes);
                      });
       // A row as wide as its pitch fills it, in whatever order.
-      if (row_bytes == pitch) memory.note_async_write(offset, row_bytes);
+      if (!in_pieces) memory.note_async_write(offset, row_bytes);
     }
   }
 

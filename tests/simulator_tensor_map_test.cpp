@@ -50,7 +50,7 @@ std::vector<BoxRow> rows(const TensorMap& map, const BoxCoordinates& at) {
 
 // Where the element (row, column) of a box at shared address `base` lies.
 uint32_t position(const TensorMap& map, uint32_t base, uint32_t row, uint32_t column) {
-  const uint32_t linear = base + row * map.shared_pitch_bytes() + column * map.element_bytes;
+  const uint32_t linear = base + row * map.shared_pitch_bytes() + column * map.element_bits / 8;
   return swizzle_shared_address(map.swizzle, linear) - base;
 }
 

@@ -17,11 +17,19 @@ using Json = nlohmann::json;
 
 std::optional<CUtensorMapDataType> data_type(const std::string& name) {
   const std::pair<const char*, CUtensorMapDataType> kTypes[] = {
-      {"U8", CU_TENSOR_MAP_DATA_TYPE_UINT8},    {"U16", CU_TENSOR_MAP_DATA_TYPE_UINT16},
-      {"U32", CU_TENSOR_MAP_DATA_TYPE_UINT32},  {"I32", CU_TENSOR_MAP_DATA_TYPE_INT32},
-      {"U64", CU_TENSOR_MAP_DATA_TYPE_UINT64},  {"I64", CU_TENSOR_MAP_DATA_TYPE_INT64},
-      {"F16", CU_TENSOR_MAP_DATA_TYPE_FLOAT16}, {"F32", CU_TENSOR_MAP_DATA_TYPE_FLOAT32},
-      {"F64", CU_TENSOR_MAP_DATA_TYPE_FLOAT64}, {"BF16", CU_TENSOR_MAP_DATA_TYPE_BFLOAT16}};
+      {"U8", CU_TENSOR_MAP_DATA_TYPE_UINT8},
+      {"U16", CU_TENSOR_MAP_DATA_TYPE_UINT16},
+      {"U32", CU_TENSOR_MAP_DATA_TYPE_UINT32},
+      {"I32", CU_TENSOR_MAP_DATA_TYPE_INT32},
+      {"U64", CU_TENSOR_MAP_DATA_TYPE_UINT64},
+      {"I64", CU_TENSOR_MAP_DATA_TYPE_INT64},
+      {"F16", CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
+      {"F32", CU_TENSOR_MAP_DATA_TYPE_FLOAT32},
+      {"F64", CU_TENSOR_MAP_DATA_TYPE_FLOAT64},
+      {"BF16", CU_TENSOR_MAP_DATA_TYPE_BFLOAT16},
+      {"U4", CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B},
+      {"U4_PADDED", CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B},
+      {"U6_PADDED", CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B}};
   for (const auto& [known, type] : kTypes)
     if (name == known) return type;
   return std::nullopt;
