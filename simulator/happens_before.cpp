@@ -24,10 +24,9 @@ std::uint32_t WarpClock::fenced_by_all() const {
 // Strand 0 is nobody's, so that a zero means none.
 HappensBefore::HappensBefore() : strands_(1) {}
 
-Strand HappensBefore::add_strand(std::string name, bool copies) {
+Strand HappensBefore::add_strand(std::string name) {
   Description description;
   description.name = std::move(name);
-  description.copies = copies;
   strands_.push_back(std::move(description));
   return static_cast<Strand>(strands_.size() - 1);
 }
@@ -121,18 +120,15 @@ void HappensBefore::sync_lanes(WarpClock& clock, LaneMask lanes, LaneMask live) 
 void HappensBefore::fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live) {
   for_each(lanes, [&](int lane) { clock.unfenced_since_[static_cast<std::size_t>(lane)] = 0; });
   ++clock.now_;
-  // What cp.async wrote and an mbarrier has told of is nobody's to fence but those who waited.
-  const auto fence_copies = [&](VectorClock& known) {
-    for (std::size_t s = 0; s < strands_.size(); ++s) {
-      const auto strand = static_cast<Strand>(s);
-      if (strands_[s].copies) known.fence(strand, known.seen(strand));
-    }
+  const auto fence = [&](VectorClock& known) {
+    known.fence_seen();
+    known.fence(clock.strand_, clock.synced_);  // what the warp's other lanes wrote before they last met
   };
   if ((lanes & live) == live) {
-    fence_copies(clock.known_);
-    for_each(clock.apart_, [&](int lane) { fence_copies(own(clock, lane)); });
+    fence(clock.known_);
+    for_each(clock.apart_, [&](int lane) { fence(own(clock, lane)); });
   } else {
-    for_each(lanes, [&](int lane) { fence_copies(own(clock, lane)); });
+    for_each(lanes, [&](int lane) { fence(own(clock, lane)); });
   }
 }
 

@@ -73,8 +73,8 @@ class HappensBefore {
 
   // --- Strands
   WarpClock& add_warp(const Cta& cta, int warp);
-  /// `name`: for reports. `copies`: of cp.async, whose generic writes may be told of by it (an mbarrier).
-  Strand add_strand(std::string name, bool copies = false);
+  /// `name`: for reports.
+  Strand add_strand(std::string name);
   /// "warp 3 of CTA (0,0,0)", or its name.
   std::string describe(Strand strand) const;
   /// The warp behind a warp's strand, for reports: no instruction, no lane. Empty for others.
@@ -88,7 +88,7 @@ class HappensBefore {
   void acquire(WarpClock& clock, LaneMask lanes, LaneMask live, const Epoch& event);
   /// bar.warp.sync among the lanes. Of a part of the warp it is taken for one of the whole.
   void sync_lanes(WarpClock& clock, LaneMask lanes, LaneMask live);
-  /// fence.proxy.async: the lanes' own writes, and asynchronous ones that they know of.
+  /// fence.proxy.async: covers every generic write that happened before it, whoever made it.
   void fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live);
 
   // --- Questions
@@ -105,7 +105,6 @@ class HappensBefore {
     int warp = -1;
     std::string name;
     WarpClock* clock = nullptr;  // of warps
-    bool copies = false;
   };
   Strand lane_strand(WarpClock& clock, int lane);
   VectorClock& own(WarpClock& clock, int lane);

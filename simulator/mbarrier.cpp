@@ -241,7 +241,7 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
   barrier.set_owner(cta_, offset);
   if (!memory.checks()) return;
   Epoch& event = events_[offset];
-  if (event.strand == 0) event.strand = cta_.cluster().order.add_strand(barrier.where(), true);
+  if (event.strand == 0) event.strand = cta_.cluster().order.add_strand(barrier.where());
   barrier.set_event(event);
 }
 
@@ -268,7 +268,7 @@ void Mbarriers::on_exit() {
   for (const auto& barrier : barriers_)
     if (barrier) barrier->check_idle("the CTA has exited", {nullptr, &cta_, -1, -1});
   // Who counts on commits to come in order leaves the earlier ones to the last.
-  if (!cta_.shared().checks() || !cta_.machine().config().options.tensor_fences) return;
+  if (!cta_.shared().checks() || !cta_.machine().config().options.commit_waits) return;
   for (const auto& barrier : barriers_)
     if (barrier) barrier->check_commits_observed();
 }

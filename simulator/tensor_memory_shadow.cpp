@@ -90,8 +90,8 @@ void TensorMemoryShadow::check_order(const Record& record, Access earlier, Acces
 }
 
 void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access earlier, Access access,
-                                      const TensorRegion& region, const Accessor& accessor) const {
-  if (!fences_) return;
+                                      const TensorRegion& region, const Accessor& accessor,
+                                      bool synchronous) const {
   std::uint64_t passed = 0;  // time of the last record: the cells of one operation share theirs
   for_each_cell_block(region, [&](std::uint32_t index) {
     const Record& record = records[index];
@@ -104,8 +104,9 @@ void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access
       return;  // ordered without fences
     if (copies_behind(other, earlier, accessor)) return;
     check_order(record, earlier, access, index, accessor);
+    if (!fences_) return;
     const bool released = engine || other.strand->before_thread_sync >= record.time;
-    const bool acquired = accessor.strand->after_thread_sync >= record.time;
+    const bool acquired = synchronous || accessor.strand->after_thread_sync >= record.time;
     if (released && acquired) return;
     const std::uint32_t column = index % kTensorColumns;
     const std::uint32_t lane = index / kTensorColumns * kTensorBlockLanes;
@@ -143,6 +144,14 @@ void TensorMemoryShadow::check_idle(const TensorRegion& region, const char* what
                         flight.accessor.what),
             describe(flight));
   }
+}
+
+void TensorMemoryShadow::check_free(const TensorRegion& region, const char* what, const TensorStrand& strand,
+                                    const ProgramPoint& point) const {
+  check_idle(region, what, point);
+  const Accessor accessor{what, &strand, 0, point};
+  check_fences(written_, Access::kWrite, Access::kWrite, region, accessor, true);
+  check_fences(read_, Access::kRead, Access::kWrite, region, accessor, true);
 }
 
 void TensorMemoryShadow::forget(const TensorRegion& region) {

@@ -47,8 +47,11 @@ class TensorMemoryShadow : public FlightOwner {
   /// Whether nobody has observed its completion yet.
   bool in_flight(FlightId id) const;
 
-  /// Throws kInFlight if anything in the region is in flight: it is about to be deallocated.
-  void check_idle(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
+  /// The region is about to be deallocated: throws kInFlight if anything in it is in flight, kRace if nothing
+  /// orders its last accesses before, kMissingFence if warps that made them have not executed
+  /// fence::before_thread_sync since. No fence::after_thread_sync is asked for: dealloc is synchronous.
+  void check_free(const TensorRegion& region, const char* what, const TensorStrand& strand,
+                  const ProgramPoint& point) const;
   /// Newly allocated columns: nobody has touched them.
   void forget(const TensorRegion& region);
 
@@ -79,10 +82,12 @@ class TensorMemoryShadow : public FlightOwner {
   /// The tensor core does both in the order of issue: a copy and what its thread issued behind it, or what a
   /// product reads and a copy over that behind it.
   static bool copies_behind(const Accessor& earlier, Access access, const Accessor& later);
+  void check_idle(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
   void check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
                    const Accessor& accessor) const;
+  /// `synchronous`: the access is one that no fence::after_thread_sync has to precede.
   void check_fences(const std::vector<Record>& records, Access earlier, Access access,
-                    const TensorRegion& region, const Accessor& accessor) const;
+                    const TensorRegion& region, const Accessor& accessor, bool synchronous = false) const;
   static std::string describe(const Flight& flight);
 
   bool fences_ = true;

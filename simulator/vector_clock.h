@@ -39,6 +39,8 @@ class VectorClock {
     join(fenced_, other.fenced_);
     join(settled_, other.settled_);
   }
+  /// A proxy fence: whatever has been seen, the asynchronous proxy may read.
+  void fence_seen() { join(fenced_, seen_); }
   /// What was seen is only settled from here on.
   void hide() {
     join(settled_, seen_);

@@ -102,6 +102,21 @@ TEST_CASE("reading too early, or letting an engine read without a proxy fence") 
     }
 }
 
+TEST_CASE("what cp.async wrote is fenced by its threads, or by those who have learnt of it") {
+  const std::string store =
+      "@%first cp.async.bulk.global.shared::cta.bulk_group [%out], [tile], 64;\n"
+      "@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.wait_group 0;\n";
+  for (const char* fence :
+       {"fence.proxy.async;\nbar.sync 0;\n", "bar.sync 0;\nfence.proxy.async.shared::cta;\n",
+        "bar.sync 0;\n@%first fence.proxy.async.shared::cta;\n"})
+    for (const RunOptions& options : all_schedules()) {
+      CAPTURE(std::string(fence));
+      PtxRun run(kCopy + "cp.async.wait_all;\n" + fence + store);
+      const LaunchResult result = launch(run, options);
+      CHECK_MESSAGE(result.ok, result.report.text());
+    }
+}
+
 TEST_CASE("st.async and red.async write to a peer and signal its barrier") {
   for (const RunOptions& options : all_schedules()) {
     PtxRun run(R"(

@@ -152,10 +152,9 @@ OUT_NEXT:
   add.s32 %r21, %r21, 8;
   setp.lt.s32 %p5, %r21, %r4;
   @%p5 bra OUT_NEXT;
-  tcgen05.fence::before_thread_sync;
-  bar.sync 0;  // [all]
+  tcgen05.fence::before_thread_sync;  // [before dealloc]
+  bar.sync 0;  // [all read]
   @%p3 bra DONE;
-  tcgen05.fence::after_thread_sync;
   ld.shared.b32 %r8, [%r3+8];
   tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 512;  // [dealloc]
 DONE:
@@ -657,6 +656,10 @@ TEST_CASE("what the checkers must catch on every schedule") {
   check_caught(edited(product, "dealloc"), "without tcgen05.dealloc");
   check_caught(edited(product, "commit"), "");  // a deadlock: nobody arrives
   check_caught(edited(product, "wait ld"), "no tcgen05.wait::ld has followed");
+  check_caught(edited(product, "before dealloc"),
+               "tcgen05.dealloc writes tensor memory lane 32 column 0, last read by tcgen05.ld, without "
+               "tcgen05.fence::before_thread_sync by the thread that did");
+  check_caught(edited(product, "all read"), "");  // in flight, or a race
   check_caught(edited(product, "ld",
                       "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r10, %r11, %r12, %r13, %r14, %r15, "
                       "%r16, %r17}, [%r8];"),

@@ -212,14 +212,14 @@ TEST_CASE("tensor memory in flight: others keep off until completion is observed
               [&] { begin(Access::kWrite, quarter, softmax, 0); }));
   CHECK(fails(ErrorKind::kInFlight, "tcgen05.mma writes", [&] { begin(Access::kWrite, d, mma, 8); }));
   CHECK(fails(ErrorKind::kInFlight, "tcgen05.dealloc",
-              [&] { shadow.check_idle(d, "tcgen05.dealloc", kNowhere); }));
+              [&] { shadow.check_free(d, "tcgen05.dealloc", softmax, kNowhere); }));
   begin(Access::kRead, {0xff, 128, 160}, softmax, 0);  // beside it
   shadow.end(first);
   CHECK(shadow.in_flight(second));
   CHECK(fails(ErrorKind::kInFlight, "", [&] { begin(Access::kRead, quarter, softmax, 0); }));
   shadow.end(second);
   shadow.end(second);  // twice is fine
-  shadow.check_idle(d, "tcgen05.dealloc", kNowhere);
+  shadow.check_free(d, "tcgen05.dealloc", softmax, kNowhere);
 }
 
 TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {

@@ -328,8 +328,11 @@ TEST_CASE("storing from shared memory: fences, waits, bytes nobody wrote") {
   check_mistakes({
       {"no fence", kPrologue + kFill + kSync + kStore + kWaitRead, ErrorKind::kMissingFence,
        "without fence.proxy.async"},
-      {"only the storing thread fences",
-       kPrologue + kFill + kSync + "@%first fence.proxy.async.shared::cta;\n" + kStore + kWaitRead,
+      {"the storing thread fences before it knows of the others' writes",
+       kPrologue + kFill + "@%first fence.proxy.async.shared::cta;\n" + kSync + kStore + kWaitRead,
+       ErrorKind::kMissingFence, "without fence.proxy.async"},
+      {"somebody fences who is not ordered before the store",
+       kPrologue + kFill + kSync + "@!%first fence.proxy.async.shared::cta;\n" + kStore + kWaitRead,
        ErrorKind::kMissingFence, "without fence.proxy.async"},
       {"the fence before the write", kPrologue + kFence + kFill + kSync + kStore + kWaitRead,
        ErrorKind::kMissingFence, "without fence.proxy.async"},
@@ -352,6 +355,20 @@ TEST_CASE("storing from shared memory: fences, waits, bytes nobody wrote") {
       {"a load into the source", kPrologue + kFill + kFence + kSync + kStore + kLoad, ErrorKind::kInFlight,
        "while TMA store is still in flight"},
   });
+}
+
+TEST_CASE("the proxy fence may be the writers', the storing thread's, or of somebody in between") {
+  const std::string other = "mov.u32 %r4, %tid.x;\nsetp.eq.u32 %q, %r4, 77;\n";
+  for (const std::string& fence : {kFence + kSync, kSync + kFence, kSync + "@%first fence.proxy.async;\n",
+                                   kSync + other + "@%q fence.proxy.async.shared::cta;\n" + kSync})
+    for (const RunOptions& options : all_schedules()) {
+      CAPTURE(fence);
+      PtxRun run(kPrologue + kFill + fence + kStore + kWaitRead);
+      set_map(run, run.out, {});
+      run.options = options;
+      const LaunchResult result = run.launch(128);
+      CHECK_MESSAGE(result.ok, result.report.text());
+    }
 }
 
 TEST_CASE("the source may be read, and after .read overwritten") {

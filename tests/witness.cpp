@@ -34,6 +34,8 @@ std::vector<Witness> read_witnesses() {
   return witnesses;
 }
 
+std::string Witness::ptx() const { return read_file("tests/witnesses/ptx/" + name() + ".ptx"); }
+
 WitnessLaunch::WitnessLaunch(const Witness& witness) : witness_(witness) {
   scalar("scratch", std::uint64_t{0});
 }
@@ -74,7 +76,12 @@ void WitnessLaunch::mapped(const std::string& name, const std::vector<std::uint1
 }
 
 void WitnessLaunch::run(std::uint32_t x, std::uint32_t y, const simulator::RunOptions& options) {
-  const std::string ptx = read_file("tests/witnesses/ptx/" + witness_.name() + ".ptx");
+  const simulator::LaunchResult result = run_ptx(witness_.ptx(), x, y, options);
+  REQUIRE_MESSAGE(result.ok, result.report.text());
+}
+
+simulator::LaunchResult WitnessLaunch::run_ptx(const std::string& ptx, std::uint32_t x, std::uint32_t y,
+                                               const simulator::RunOptions& options) {
   const auto module = simulator::Module::load(ptx, memory_);
   REQUIRE_MESSAGE(module.ok(), module.status().message());
   const simulator::Entry* entry = (*module)->find(witness_.facts.at("entry"));
@@ -95,8 +102,7 @@ void WitnessLaunch::run(std::uint32_t x, std::uint32_t y, const simulator::RunOp
     REQUIRE_MESSAGE(value.size() >= parameter.size_bytes, name);  // scalars are little-endian integers
     std::memcpy(config.parameters.data() + parameter.offset, value.data(), parameter.size_bytes);
   }
-  const simulator::LaunchResult result = run_grid(**module, *entry, config, memory_);
-  REQUIRE_MESSAGE(result.ok, result.report.text());
+  return run_grid(**module, *entry, config, memory_);
 }
 
 }  // namespace jfa::test

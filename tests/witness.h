@@ -18,6 +18,7 @@ struct Witness {
   nlohmann::json facts;  // as generate.py writes them
   std::string name() const { return facts.at("name"); }
   std::string kind() const { return facts.at("kind"); }
+  std::string ptx() const;
   std::uint32_t block(int index) const { return facts.at("blocks").at(static_cast<std::size_t>(index)); }
 };
 
@@ -44,6 +45,9 @@ class WitnessLaunch {
 
   /// Runs a grid of x by y; fails the test case, with the report, unless the run ends well.
   void run(std::uint32_t x, std::uint32_t y, const simulator::RunOptions& options);
+  /// The same of PTX that need not be the witness's own and may fail.
+  simulator::LaunchResult run_ptx(const std::string& ptx, std::uint32_t x, std::uint32_t y,
+                                  const simulator::RunOptions& options);
 
   template <class T>
   std::vector<T> download(const std::string& name) {

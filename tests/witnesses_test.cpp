@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <sstream>
 
 #include "simulator/float_format.h"
 #include "tests/witness.h"
@@ -17,14 +18,13 @@ using simulator::FloatFormat;
 using simulator::RunOptions;
 using simulator::Schedule;
 
-// Triton takes it that dynamic shared memory is aligned to 1024 and declares 16, and that a wait and a
-// barrier order tcgen05 operations without tcgen05.fence.
+// What Triton and Gluon take for granted: tests/witnesses/README.md.
 RunOptions run_options(Schedule schedule, std::uint64_t seed = 0) {
   RunOptions options;
   options.schedule = schedule;
   options.seed = seed;
   options.dynamic_shared_alignment = 1024;
-  options.tensor_fences = false;
+  options.tensor_fences = options.load_waits = options.commit_waits = false;
   return options;
 }
 const RunOptions kRuns[] = {run_options(Schedule::kEager), run_options(Schedule::kLazy),
@@ -36,8 +36,7 @@ void for_each_witness(const std::string& kind, std::size_t wanted, Function func
   for (const Witness& witness : read_witnesses()) {
     if (witness.kind() != kind) continue;
     ++count;
-    for (RunOptions options : kRuns) {
-      if (witness.facts.at("device") == "sim:sm_90a") options.checks = false;
+    for (const RunOptions& options : kRuns) {
       CAPTURE(witness.name());
       CAPTURE(to_string(options.schedule));
       CAPTURE(options.seed);
@@ -89,6 +88,14 @@ std::vector<double> integers(std::size_t count, int low, int high, unsigned seed
   return values;
 }
 
+std::string without_lines_of(const std::string& ptx, const std::string& part) {
+  std::istringstream lines(ptx);
+  std::string kept, line;
+  while (std::getline(lines, line))
+    if (line.find(part) == std::string::npos) kept += line + '\n';
+  return kept;
+}
+
 /// Extents that leave a part of every tile empty; multiples of 16, as the kernels were told.
 struct Product {
   std::uint32_t m, n, k;
@@ -126,23 +133,49 @@ struct Product {
 
 std::uint32_t tiles(std::uint32_t extent, std::uint32_t block) { return (extent + block - 1) / block; }
 
+/// The arguments of a product through pointers.
+void set_arguments(WitnessLaunch& launch, const Product& p, const ElementType& type) {
+  launch.buffer("a", encode(p.a, type));
+  launch.buffer("b", encode(p.b, type));
+  launch.buffer("c", std::vector<std::uint32_t>(p.m * p.n, 0xdeadbeef));
+  launch.scalar("m", p.m), launch.scalar("n", p.n), launch.scalar("k", p.k);
+  launch.scalar("a_m", p.k), launch.scalar("a_k", p.m);
+  launch.scalar("b_k", p.n), launch.scalar("b_n", p.k);
+}
+
 TEST_CASE("Triton: products of small integers are exact in every type, layout and tile shape") {
   for_each_witness("matmul", 28, [](const Witness& w, const RunOptions& options) {
     const Product p(w);
     const ElementType type = element_type(w.facts.at("type"));
     WitnessLaunch launch(w);
-    launch.buffer("a", encode(p.a, type));
-    launch.buffer("b", encode(p.b, type));
-    launch.buffer("c", std::vector<std::uint32_t>(p.m * p.n, 0xdeadbeef));
-    launch.scalar("m", p.m), launch.scalar("n", p.n), launch.scalar("k", p.k);
-    launch.scalar("a_m", p.k), launch.scalar("a_k", p.m);
-    launch.scalar("b_k", p.n), launch.scalar("b_n", p.k);
+    set_arguments(launch, p, type);
     launch.run(tiles(p.m, w.block(0)), tiles(p.n, w.block(1)), options);
     if (type.format == nullptr)
       p.check(launch.download<std::int32_t>("c"), [](std::int32_t x) { return double{1} * x; });
     else
       p.check(launch.download<float>("c"), [](float x) { return double{x}; });
   });
+}
+
+TEST_CASE("Triton: products without their proxy fences are refused") {
+  std::size_t refused = 0;
+  for (const Witness& w : read_witnesses()) {
+    const std::string ptx = w.ptx();
+    const std::string spoilt = without_lines_of(ptx, "fence.proxy.async");
+    if (w.kind() != "matmul" || spoilt == ptx) continue;
+    const Product p(w);
+    for (const RunOptions& options : kRuns) {
+      CAPTURE(w.name());
+      WitnessLaunch launch(w);
+      set_arguments(launch, p, element_type(w.facts.at("type")));
+      const simulator::LaunchResult result =
+          launch.run_ptx(spoilt, tiles(p.m, w.block(0)), tiles(p.n, w.block(1)), options);
+      REQUIRE_FALSE(result.ok);
+      CHECK_MESSAGE(result.report.kind == simulator::ErrorKind::kMissingFence, result.report.text());
+    }
+    ++refused;
+  }
+  CHECK(refused >= 16);
 }
 
 TEST_CASE("Triton and Gluon: products through tensor maps") {

@@ -50,9 +50,16 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
   } else if (key == "tensor_fences") {
     if (!number || *number > 1) return refuse("must be 0 or 1");
     run.tensor_fences = *number == 1;
+  } else if (key == "load_waits") {
+    if (!number || *number > 1) return refuse("must be 0 or 1");
+    run.load_waits = *number == 1;
+  } else if (key == "commit_waits") {
+    if (!number || *number > 1) return refuse("must be 0 or 1");
+    run.commit_waits = *number == 1;
   } else {
     return refuse(
-        "unknown; known are sms, schedule, seed, choices, checks, dynamic_alignment and tensor_fences");
+        "unknown; known are sms, schedule, seed, choices, checks, dynamic_alignment, tensor_fences, "
+        "load_waits and commit_waits");
   }
   return {};
 }

@@ -100,8 +100,9 @@ Step dealloc(Warp& warp, const Instruction& instruction, LaneMask active) {
   state.check_cta_group(data.group, point);
   const TensorAddress address(uniform(warp, data.address, active, "taddr", point));
   const std::uint32_t columns = uniform(warp, data.columns, active, "nCols", point);
-  if (columns <= kTensorColumns) {
-    state.shadow().check_idle({0xff, address.column, address.column + columns}, "tcgen05.dealloc", point);
+  if (warp.machine().checks() && address.column + columns <= kTensorColumns) {
+    state.shadow().check_free({0xff, address.column, address.column + columns}, "tcgen05.dealloc",
+                              state_of(warp).strand, point);
   }
   state.memory().deallocate(state.owner(), address, columns, point);
   return Step::kNext;

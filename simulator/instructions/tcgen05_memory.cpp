@@ -113,7 +113,7 @@ Step load(Warp& warp, const Instruction& instruction, LaneMask active) {
   const ProgramPoint point = warp.point(instruction);
   const TensorAddress address = own_address(warp, data, active, "tcgen05.ld", point);
   begin(warp, data, address, TensorMemoryShadow::Access::kRead, "tcgen05.ld", point);
-  if (warp.machine().checks() && warp.machine().config().options.tensor_fences)
+  if (warp.machine().checks() && warp.machine().config().options.load_waits)
     take_registers(warp, data, point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
   for (std::size_t r = 0; r < data.registers.size(); ++r) {

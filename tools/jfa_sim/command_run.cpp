@@ -145,6 +145,14 @@ void add_run_command(CLI::App& app, int& exit_code) {
                    "0: waits and barriers order tcgen05 operations without tcgen05.fence")
       ->capture_default_str();
   command
+      ->add_option("--load-waits", options->run.load_waits,
+                   "0: registers of tcgen05.ld may be used without tcgen05.wait::ld")
+      ->capture_default_str();
+  command
+      ->add_option("--commit-waits", options->run.commit_waits,
+                   "0: a CTA may exit before the arrivals of its last commits")
+      ->capture_default_str();
+  command
       ->add_option("--budget", options->run.instruction_budget,
                    "warp instructions after which it is a livelock; 0: none")
       ->capture_default_str();
