@@ -26,9 +26,10 @@ struct Pipeline {
 };
 
 // gradient_consumers: roles beside this file's that take items. streamed_releases, output_releases: arrivals
-// that give tiles back. gradient_arrivals: arrivals that make staged gradients complete.
+// that give tiles back; query_grad_releases: the same of the query gradient's place, beside store()'s.
+// gradient_arrivals: arrivals that make staged gradients complete.
 __device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers, u32 streamed_releases,
-                                     u32 output_releases, u32 gradient_arrivals) {
+                                     u32 output_releases, u32 query_grad_releases, u32 gradient_arrivals) {
   constexpr u32 kOwnConsumers = 3;  // load, load_stats, store
   init_item_queue(pipeline.queue, kOwnConsumers + gradient_consumers);
   for (int i = 0; i < kStationaryStages; ++i) {
@@ -43,7 +44,7 @@ __device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers,
   mbarrier_init(&pipeline.output_full[0], 1);
   mbarrier_init(&pipeline.output_empty[0], output_releases);
   mbarrier_init(&pipeline.query_grad_full[0], gradient_arrivals);
-  mbarrier_init(&pipeline.query_grad_empty[0], 1);
+  mbarrier_init(&pipeline.query_grad_empty[0], 1 + query_grad_releases);
 }
 
 template <class Control>

@@ -106,10 +106,13 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
               },
               [&] { query_grads.wait_empty(pipeline.query_grad_empty); });
         } else {
-          query_grads.wait_empty(pipeline.query_grad_empty);  // no phase may be left out
+          query_grads.wait_empty(pipeline.query_grad_empty);
         }
+        __syncwarp();  // all lanes are done with the statistics, and have seen that phase
+        // Where nothing is seen unload() and store() do not need these warps; without this they could
+        // complete two phases before these have looked at the first, and parities cannot tell the two apart.
+        release(pipeline.query_grad_empty, query_grads.slot);
         query_grads.advance();
-        __syncwarp();  // all lanes are done with the statistics
         release(pipeline.streamed_empty, streamed.slot);
         streamed.advance();
       }
@@ -206,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(416, 1)
       &control.tensor_memory,
       [&] {
         short_keys::init_pipeline(control.pipeline, kOtherItemConsumers, 1 + kGradientWarps, kGradientWarps,
-                                  kGradientThreads);
+                                  kGradientWarps, kGradientThreads);
         fused::init_barriers(control.barriers);
       },
       [&](int warp, TensorMemory memory) {

@@ -177,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   const short_keys::Shared<short_keys::Control> shared = short_keys::carve<short_keys::Control>(shared_bytes);
   short_keys::Pipeline& pipeline = shared.control->pipeline;
   if (threadIdx.x == 0) {
-    short_keys::init_pipeline(pipeline, kConsumerWarps, kConsumerWarps, kConsumerWarps, kConsumerWarps);
+    short_keys::init_pipeline(pipeline, kConsumerWarps, kConsumerWarps, kConsumerWarps, 0, kConsumerWarps);
     fence_mbarrier_init();
   }
   __syncthreads();
