@@ -14,6 +14,8 @@ struct Ring {
       phase ^= 1;
     }
   }
+  // Alternates between 0 and 1, also where the ring wraps.
+  __device__ inline int turn() const { return (kStages % 2 == 0 ? slot : slot ^ phase) & 1; }
   __device__ inline void wait_full(u64* full) const { mbarrier_wait(&full[slot], phase); }
   __device__ inline void wait_empty(u64* empty) const { mbarrier_wait(&empty[slot], phase ^ 1); }
 };
@@ -67,6 +69,16 @@ __device__ inline Item<Tile> take_item_by_warp(ItemQueue<Tile>& queue, Ring<kIte
 // Gives a tile of a ring back: once per warp, when all that read it for this warp is complete.
 __device__ inline void release(u64* empty, int slot) {
   if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[slot]);
+}
+
+// Gives a tile that another role works on back unread. Waits for it first, so that this warp never arrives
+// twice in a phase.
+template <int kStages>
+__device__ inline void pass(u64* full, u64* empty, Ring<kStages>& ring) {
+  ring.wait_full(full);
+  __syncwarp();
+  release(empty, ring.slot);
+  ring.advance();
 }
 
 // The drawing thread's whole life: every tile of the list once per head. Heads are innermost, so that

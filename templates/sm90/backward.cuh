@@ -7,7 +7,58 @@ constexpr int kConsumerRows = 64;
 constexpr int kConsumerWarps = 4 * kConsumers;
 constexpr int kGradientRegisters = config::kPaddedDim / 2;
 constexpr int kScoreRegisters = kStreamedRows / 2;
+
+// Named barriers; 0 is __syncthreads.
 constexpr int kStagingBarrier = 1;  // + consumer
+constexpr int kBothBarrier = kStagingBarrier + kConsumers;
+
+__device__ inline void sync_consumers() { bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads); }
+
+// What a consumer warpgroup computes of an item: half of the stationary rows with all streamed tiles, or, of
+// at most 64 rows, all of them with every other streamed tile. Who takes the even ones depends on the items
+// before, but the sum of the two results does not.
+struct Share {
+  int first_row;
+  bool split;  // the streamed tiles
+
+  __device__ inline bool has(int turn, int consumer) const { return !split || turn == consumer; }
+};
+__device__ inline Share share_of(int rows, int consumer) {
+  const bool split = rows <= kConsumerRows;
+  return {split ? 0 : consumer * kConsumerRows, split};
+}
+
+// Both consumers' gradient becomes consumer 0's. place(i): the shared address for this thread's register i, 4
+// bytes, that nobody reads any more once both have come here.
+template <class Place>
+__device__ inline void add_consumers(float (&gradient)[kGradientRegisters], int consumer, Place place) {
+  sync_consumers();
+  if (consumer == 1) {
+#pragma unroll
+    for (int i = 0; i < kGradientRegisters; ++i) st_shared(place(i), gradient[i]);
+  }
+  sync_consumers();
+  if (consumer == 0) {
+#pragma unroll
+    for (int i = 0; i < kGradientRegisters; ++i) gradient[i] += ld_shared(place(i));
+  }
+  sync_consumers();
+}
+
+// Place for add_consumers() in the rows below those of a split pair of stationary tiles.
+struct SpareRows {
+  u32 pair;
+
+  __device__ inline u32 operator()(int i) const {
+    constexpr u32 kSpareBytes = box_bytes(kTileRows - kConsumerRows);  // of one column block
+    constexpr u32 kRegisterBytes = kWarpgroupThreads * sizeof(float);
+    static_assert(kSpareBytes % kRegisterBytes == 0);
+    static_assert(kGradientRegisters * kRegisterBytes <= 2 * config::kBoxes * kSpareBytes);
+    const u32 byte = i * kRegisterBytes;
+    return pair + byte / kSpareBytes * box_bytes(kTileRows) + box_bytes(kConsumerRows) + byte % kSpareBytes +
+           threadIdx.x % kWarpgroupThreads * sizeof(float);
+  }
+};
 
 // scores = stationary[0] * streamed[0]^T and gradients = stationary[1] * streamed[1]^T of this warpgroup's
 // rows and 64 rows of streamed tiles of kRows rows. Both are there after wait_scores().

@@ -8,42 +8,21 @@
 //   from its own keys, summed at an item's end
 namespace jfa::kernel::broadcast {
 
-constexpr int kBothBarrier = kStagingBarrier + kConsumers;
-
 struct Control {
   Pipeline pipeline;
   alignas(16) QueryStats stats[kOutputGradRows];
 };
 
-// Both consumers' gradient becomes consumer 0's; `staging` is where nobody reads score gradients any more.
-__device__ inline void add_consumers(float (&gradient)[kGradientRegisters], int consumer, u32 staging) {
-  static_assert(kGradientRegisters * kWarpgroupThreads * sizeof(float) <= kScoreGradBytes);
-  const u32 place = staging + threadIdx.x % kWarpgroupThreads * sizeof(float);
-  bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads);
-  if (consumer == 1) {
-#pragma unroll
-    for (int i = 0; i < kGradientRegisters; ++i)
-      st_shared(place + i * kWarpgroupThreads * sizeof(float), gradient[i]);
-  }
-  bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads);
-  if (consumer == 0) {
-#pragma unroll
-    for (int i = 0; i < kGradientRegisters; ++i)
-      gradient[i] += ld_shared(place + i * kWarpgroupThreads * sizeof(float));
-  }
-  bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads);
-}
-
 // Which query rows this warpgroup's part of the gradient has, and from which keys.
 template <int kRows>
-struct Share {
+struct Part {
   static constexpr bool kByRows = kRows > kConsumerRows;  // else by keys
   static constexpr int kKeys = kByRows ? kTileRows : kConsumerRows;
 
   // All warpgroups that a part of the gradient depends on.
   __device__ static inline void sync(int consumer) {
     if constexpr (kByRows) {
-      bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads);
+      sync_consumers();
     } else {
       bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
     }
@@ -99,7 +78,7 @@ __device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const 
     }
   }
   fence_proxy_async_shared();
-  Share<kRows>::sync(consumer);
+  Part<kRows>::sync(consumer);
 
   // Of values, then of keys: in the same registers, since a third accumulator would not fit beside them.
   float gradient[kGradientRegisters];
@@ -110,10 +89,10 @@ __device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const 
     wgmma_rs(gradient, probabilities[k], descriptor_n_major<kRows>(output_grad, k), k > 0);
   wgmma_commit_group();
 #pragma unroll
-  for (int k = 0; k < Share<kRows>::kKeys / 16; ++k) {
+  for (int k = 0; k < Part<kRows>::kKeys / 16; ++k) {
     wgmma_ss<true, true>(query_gradient,
-                         descriptor_n_major<kTileRows>(Share<kRows>::score_grads(score_grad, consumer), k),
-                         descriptor_n_major<kTileRows>(Share<kRows>::keys(pair[0], consumer), k), true);
+                         descriptor_n_major<kTileRows>(Part<kRows>::score_grads(score_grad, consumer), k),
+                         descriptor_n_major<kTileRows>(Part<kRows>::keys(pair[0], consumer), k), true);
   }
   wgmma_commit_group();
   wgmma_wait_group<1>();
@@ -129,7 +108,7 @@ __device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const 
   wgmma_wait_group<0>();
   pin(query_gradient);
   pin(gradient);
-  Share<kRows>::sync(consumer);  // nobody reads keys or score gradients any more
+  Part<kRows>::sync(consumer);  // nobody reads keys or score gradients any more
   stage_gradient(own_pair[0], gradient, arguments.scale);
 }
 
@@ -180,13 +159,18 @@ __device__ inline void consume(const Shared<Control>& shared, const BroadcastArg
     if (run.last) {
       release(pipeline.query_empty, queries.slot);
       queries.advance();
-      if constexpr (!Share<kRows>::kByRows) add_consumers(query_gradient, consumer, shared.score_grad);
-      const int first_row = Share<kRows>::kByRows ? consumer * kConsumerRows : 0;
+      if constexpr (!Part<kRows>::kByRows) {
+        constexpr u32 kRegisterBytes = kWarpgroupThreads * sizeof(float);
+        static_assert(kGradientRegisters * kRegisterBytes <= kScoreGradBytes);
+        const u32 place = shared.score_grad + threadIdx.x % kWarpgroupThreads * sizeof(float);
+        add_consumers(query_gradient, consumer, [&](int i) { return place + i * kRegisterBytes; });
+      }
+      const int first_row = Part<kRows>::kByRows ? consumer * kConsumerRows : 0;
       const i64 head_row =
           (static_cast<i64>(run.part) * arguments.query_heads + item.head * config::kGroups) *
           arguments.slot_rows;
       const float factor[2] = {arguments.scale, arguments.scale};
-      if (Share<kRows>::kByRows || consumer == 0) {
+      if (Part<kRows>::kByRows || consumer == 0) {
         store_fragment(arguments.partial_query_grad + (head_row + first_row) * config::kPaddedDim,
                        query_gradient, factor, config::kGroups * arguments.slot_rows - first_row);
       }

@@ -2,7 +2,9 @@
 // stream past, 64 at a time, through all heads of its group. Nothing is accumulated in memory.
 //
 //   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items; warp 2: LSE and delta of
-//   the queries warpgroups 1-2  64 keys each: scores and their gradient, transposed, then both products
+//   the queries
+//   warpgroups 1-2  64 keys each: scores and their gradient, transposed, then both products. Of at most 64
+//   keys each takes every other tile of queries
 namespace jfa::kernel::keys {
 
 struct Control {
@@ -12,9 +14,8 @@ struct Control {
 
 // What this thread's two keys see of the streamed tile that starts at `first`. Computed anew for every tile:
 // registers are short.
-__device__ inline Seen seen_from(const KeyTile& tile, int consumer, int first) {
-  const int row =
-      opaque(consumer * kConsumerRows + fragment_first_row()) + tile.key_position - tile.query_position;
+__device__ inline Seen seen_from(const KeyTile& tile, const Share& share, int first) {
+  const int row = opaque(share.first_row + fragment_first_row()) + tile.key_position - tile.query_position;
   const Seen seen = {{visible(row, tile.query_count), visible(row + 8, tile.query_count)}};
   return seen.from(first);
 }
@@ -24,7 +25,6 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
   BackwardPipeline<KeyTile>& pipeline = shared.control->pipeline;
   const int consumer = threadIdx.x / kWarpgroupThreads - 1;
   const bool leader = threadIdx.x % kWarpgroupThreads == 0;
-  const u32 half = box_bytes(consumer * kConsumerRows);
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
   Ring<kStreamedStages> streamed;
@@ -32,8 +32,9 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const KeyTile& tile = item.tile;
-    const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0) + half,
-                                     shared.stationary_tile(stationary.slot, 1) + half};
+    const Share share = share_of(tile.rows, consumer);
+    const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0) + box_bytes(share.first_row),
+                                     shared.stationary_tile(stationary.slot, 1) + box_bytes(share.first_row)};
     float key_gradient[kGradientRegisters], value_gradient[kGradientRegisters];
 #pragma unroll
     for (int i = 0; i < kGradientRegisters; ++i) key_gradient[i] = value_gradient[i] = 0.0f;
@@ -42,6 +43,10 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+        if (!share.has(streamed.turn(), consumer)) {
+          pass(pipeline.streamed_full, pipeline.streamed_empty, streamed);
+          continue;
+        }
         const u32 streamed_tiles[2] = {shared.streamed_tile(streamed.slot, 0),
                                        shared.streamed_tile(streamed.slot, 1)};
         float scores[kScoreRegisters], gradients[kScoreRegisters];
@@ -49,7 +54,7 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
         streamed.wait_full(pipeline.streamed_full);
         multiply_scores(scores, gradients, {opaque(stationary_tiles[0]), opaque(stationary_tiles[1])},
                         streamed_tiles);
-        const Seen seen = seen_from(tile, consumer, first);
+        const Seen seen = seen_from(tile, share, first);
         score_operands(
             scores, gradients, shared.control->stats[streamed.slot], __any_sync(0xffffffff, !seen.all()),
             [&](int i) { return seen.contains(i); }, arguments.scale_log2, probabilities, score_grads);
@@ -68,6 +73,12 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
       }
     }
 
+    if (share.split) {
+      const SpareRows place{shared.stationary_tile(stationary.slot, 0)};
+      add_consumers(key_gradient, consumer, place);
+      add_consumers(value_gradient, consumer, place);
+      fence_proxy_async_shared();
+    }
     // Both consumers have their own rows of the stationary tiles to themselves.
     const int valid_rows = tile.rows - consumer * kConsumerRows;
     if (valid_rows > 0) {

@@ -3,7 +3,8 @@
 // later, in order.
 //
 //   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items
-//   warpgroups 1-2  64 queries each: scores, their gradient, and its product with the keys
+//   warpgroups 1-2  64 queries each: scores, their gradient, and its product with the keys. Of at most 64
+//   queries each takes every other tile of keys
 namespace jfa::kernel::queries {
 
 struct Control {
@@ -28,11 +29,11 @@ __device__ inline void score_operand(const float (&scores)[kScoreRegisters],
 
 // One tile of a run: adds to the gradient.
 __device__ inline void attend(const BackwardShared<Control>& shared, const QueryTile& tile, int head,
-                              int consumer, const BackwardArguments& arguments,
+                              const Share& share, int consumer, const BackwardArguments& arguments,
                               const u32 (&stationary_tiles)[2], Ring<kStreamedStages>& streamed,
                               float (&gradient)[kGradientRegisters]) {
   BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
-  const int first_row = consumer * kConsumerRows + fragment_first_row();
+  const int first_row = share.first_row + fragment_first_row();
   float lse_log2[2], delta[2];
   Seen seen;
   for (int r = 0; r < 2; ++r) {
@@ -44,6 +45,10 @@ __device__ inline void attend(const BackwardShared<Control>& shared, const Query
     seen.rows[r] = visible(tile.query_position + row - tile.key_position, tile.key_count);
   }
   for (int first = 0; first < tile.key_count; first += kStreamedRows) {
+    if (!share.has(streamed.turn(), consumer)) {
+      pass(pipeline.streamed_full, pipeline.streamed_empty, streamed);
+      continue;
+    }
     const u32 streamed_tiles[2] = {shared.streamed_tile(streamed.slot, 0),
                                    shared.streamed_tile(streamed.slot, 1)};
     float scores[kScoreRegisters], gradients[kScoreRegisters];
@@ -67,7 +72,6 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
   BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
   const int consumer = threadIdx.x / kWarpgroupThreads - 1;
   const bool leader = threadIdx.x % kWarpgroupThreads == 0;
-  const u32 half = box_bytes(consumer * kConsumerRows);
   const float factor[2] = {arguments.scale, arguments.scale};
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
@@ -83,10 +87,16 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     for (int i = 0; i < run.tiles; ++i) {
       tile = arguments.query_tiles[run.first_tile + i * run.tile_step];
       if (skipped(run, tile)) continue;
-      const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0) + half,
-                                       shared.stationary_tile(stationary.slot, 1) + half};
+      const Share share = share_of(tile.rows, consumer);
+      const u32 stationary_tiles[2] = {
+          shared.stationary_tile(stationary.slot, 0) + box_bytes(share.first_row),
+          shared.stationary_tile(stationary.slot, 1) + box_bytes(share.first_row)};
       stationary.wait_full(pipeline.stationary_full);
-      attend(shared, tile, item.head, consumer, arguments, stationary_tiles, streamed, gradient);
+      attend(shared, tile, item.head, share, consumer, arguments, stationary_tiles, streamed, gradient);
+      if (run.part < 0 && share.split) {
+        add_consumers(gradient, consumer, SpareRows{shared.stationary_tile(stationary.slot, 0)});
+        fence_proxy_async_shared();
+      }
       const int valid_rows = tile.rows - consumer * kConsumerRows;
       if (run.part < 0 && valid_rows > 0) {
         begin_store(consumer);
@@ -98,11 +108,17 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
       stationary.advance();
     }
     if (run.part >= 0) {
+      const Share share = share_of(tile.rows, consumer);
       const i64 row =
           (static_cast<i64>(run.part) * arguments.query_heads + item.head) * arguments.partial_rows +
-          tile.query_row + consumer * kConsumerRows;
-      store_fragment(arguments.partial_query_grad + row * config::kPaddedDim, gradient, factor,
-                     tile.rows - consumer * kConsumerRows);
+          tile.query_row + share.first_row;
+      float* rows = arguments.partial_query_grad + row * config::kPaddedDim;
+      const int valid_rows = tile.rows - share.first_row;
+      if (!share.split || consumer == 0) store_fragment(rows, gradient, factor, valid_rows);
+      if (share.split) {
+        sync_consumers();
+        if (consumer == 1) store_fragment<true>(rows, gradient, factor, valid_rows);
+      }
     }
   }
   if (leader) cp_async_bulk_wait_group();

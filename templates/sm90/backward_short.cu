@@ -6,7 +6,6 @@
 //   delta of every other half of the queries; of the query's gradient every other column block, from all keys
 namespace jfa::kernel::short_keys {
 
-constexpr int kBothBarrier = kStagingBarrier + kConsumers;
 constexpr int kOwnBoxes = (config::kBoxes + kConsumers - 1) / kConsumers;
 constexpr int kBoxRegisters = config::kBoxDim / 2;
 
@@ -30,8 +29,6 @@ __device__ inline Seen seen_from(const KeyTile& tile, int consumer, int first) {
     seen.rows[r] = key + 8 * r < tile.rows ? visible(key + 8 * r, tile.query_count) : Interval{0, 0};
   return seen.from(first);
 }
-
-__device__ inline void sync_consumers() { bar_sync(kBothBarrier, kConsumers * kWarpgroupThreads); }
 
 // Column block `box` of the query's gradient.
 __device__ inline void multiply_keys(float (&gradient)[kBoxRegisters], u32 score_grad, u32 keys, int box) {
@@ -63,7 +60,7 @@ __device__ inline void attend(const Shared<Control>& shared, const u32 (&station
   const u32 half = box_bytes(consumer * kConsumerRows);
   float scores[kScoreRegisters], gradients[kScoreRegisters];
   u32 probabilities[4][4], score_grads[4][4];
-  issue_scores(scores, gradients, {stationary[0] + half, stationary[1] + half}, streamed);
+  issue_scores(scores, gradients, {opaque(stationary[0] + half), opaque(stationary[1] + half)}, streamed);
   // Meanwhile delta, half of the rows each.
   outputs.wait_full(pipeline.output_full);
   add_delta(stats, shared.output, streamed[1],

@@ -39,15 +39,9 @@ __device__ inline bool keys_are_split(const QueryTile& tile, int count) {
   return tile.rows <= kConsumerRows && count > 1;
 }
 
-// Gives the key and value tile of the other consumer back unread. Waits for them first, so that this warp
-// never arrives twice in a phase.
+// The key and value tile of the other consumer.
 __device__ inline void pass_tile(Pipeline& pipeline, Ring<kKeyValueStages>& tiles) {
-  for (int i = 0; i < 2; ++i) {
-    tiles.wait_full(pipeline.key_value_full);
-    __syncwarp();
-    release(pipeline.key_value_empty, tiles.slot);
-    tiles.advance();
-  }
+  for (int i = 0; i < 2; ++i) pass(pipeline.key_value_full, pipeline.key_value_empty, tiles);
 }
 
 __device__ inline void multiply_keys(float (&scores)[64], u32 query, u32 keys) {

@@ -60,8 +60,9 @@ __device__ inline void stage_packed(u32 tile, const u32 (&packed)[kSteps][4]) {
   }
 }
 
-// fp32 rows, times a factor each, to global memory; rows from valid_rows on are left out.
-template <int kRegisters>
+// fp32 rows, times a factor each, to global memory, or added to what lies there; rows from valid_rows on are
+// left out.
+template <bool kAdd = false, int kRegisters>
 __device__ inline void store_fragment(float* rows, const float (&d)[kRegisters], const float (&factor)[2],
                                       int valid_rows) {
   const int row = fragment_first_row();
@@ -69,8 +70,10 @@ __device__ inline void store_fragment(float* rows, const float (&d)[kRegisters],
   for (int i = 0; i < kRegisters; i += 2) {
     const int r = fragment_row(i);
     if (row + 8 * r >= valid_rows) continue;
-    *reinterpret_cast<float2*>(rows + (row + 8 * r) * config::kPaddedDim + fragment_column(i)) =
-        make_float2(d[i] * factor[r], d[i + 1] * factor[r]);
+    float2* place = reinterpret_cast<float2*>(rows + (row + 8 * r) * config::kPaddedDim + fragment_column(i));
+    float2 values = make_float2(d[i] * factor[r], d[i + 1] * factor[r]);
+    if (kAdd) values = make_float2(place->x + values.x, place->y + values.y);
+    *place = values;
   }
 }
 
