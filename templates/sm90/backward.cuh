@@ -61,7 +61,7 @@ struct SpareRows {
 };
 
 // scores = stationary[0] * streamed[0]^T and gradients = stationary[1] * streamed[1]^T of this warpgroup's
-// rows and 64 rows of streamed tiles of kRows rows. Both are there after wait_scores().
+// rows and 64 rows of streamed tiles of kRows rows: a group each, since scores are needed first.
 template <int kRows = kStreamedRows>
 __device__ inline void issue_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters],
                                     const u32 (&stationary)[2], const u32 (&streamed)[2]) {
@@ -70,53 +70,12 @@ __device__ inline void issue_scores(float (&scores)[kScoreRegisters], float (&gr
   for (int k = 0; k < config::kPaddedDim / 16; ++k)
     wgmma_ss(scores, descriptor_k_major<kTileRows>(stationary[0], k),
              descriptor_k_major<kRows>(streamed[0], k), k > 0);
+  wgmma_commit_group();
 #pragma unroll
   for (int k = 0; k < config::kPaddedDim / 16; ++k)
     wgmma_ss(gradients, descriptor_k_major<kTileRows>(stationary[1], k),
              descriptor_k_major<kRows>(streamed[1], k), k > 0);
   wgmma_commit_group();
-}
-__device__ inline void wait_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters]) {
-  wgmma_wait_group<0>();
-  pin(scores);
-  pin(gradients);
-}
-template <int kRows = kStreamedRows>
-__device__ inline void multiply_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters],
-                                       const u32 (&stationary)[2], const u32 (&streamed)[2]) {
-  issue_scores<kRows>(scores, gradients, stationary, streamed);
-  wait_scores(scores, gradients);
-}
-
-// accumulator += operand * streamed: rows of the streamed tile are K.
-__device__ inline void multiply_streamed(float (&accumulator)[kGradientRegisters], const u32 (&operand)[4][4],
-                                         u32 streamed) {
-#pragma unroll
-  for (int k = 0; k < kStreamedRows / 16; ++k)
-    wgmma_rs(accumulator, operand[k], descriptor_n_major<kStreamedRows>(streamed, k), true);
-}
-
-// Scores of keys become probabilities, their gradients what the key gradient is made of; both are rounded for
-// the products. `masked`: for some register of the warp, contains(register) is false.
-template <class Contains>
-__device__ inline void score_operands(const float (&scores)[kScoreRegisters],
-                                      float (&gradients)[kScoreRegisters], const QueryStats* stats,
-                                      bool masked, Contains contains, float scale_log2,
-                                      u32 (&probabilities)[4][4], u32 (&score_grads)[4][4]) {
-  float p[kScoreRegisters];
-#pragma unroll
-  for (int i = 0; i < kScoreRegisters; ++i)
-    p[i] = ex2_approx(fmaf(scores[i], scale_log2, -stats[fragment_column(i)].lse_log2));
-  if (masked) {
-#pragma unroll
-    for (int i = 0; i < kScoreRegisters; ++i)
-      if (!contains(i)) p[i] = 0.0f;
-  }
-#pragma unroll
-  for (int i = 0; i < kScoreRegisters; ++i)
-    gradients[i] = p[i] * (gradients[i] - stats[fragment_column(i)].delta);
-  pack_fragment(p, probabilities);
-  pack_fragment(gradients, score_grads);
 }
 
 // What this thread's two rows see of the streamed tile that starts at `first`.
@@ -130,11 +89,54 @@ struct Seen {
     return rows[0].begin <= 0 && rows[0].end >= kStreamedRows && rows[1].begin <= 0 &&
            rows[1].end >= kStreamedRows;
   }
-  __device__ inline bool contains(int i) const {  // register i of a fragment
+  __device__ inline bool contains(int i, int lane_column) const {  // register i of a fragment
     const Interval& row = rows[fragment_row(i)];
-    return fragment_column(i) >= row.begin && fragment_column(i) < row.end;
+    const int column = fragment_column(i, lane_column);
+    return column >= row.begin && column < row.end;
   }
 };
+
+// Sets registers of a fragment to 0 for which contains(register, lane's column) is false; `masked`: there are
+// some in this warp.
+template <class Contains>
+__device__ inline void mask(float (&p)[kScoreRegisters], bool masked, Contains contains) {
+  if (!masked) return;
+  const int column = opaque(lane_column());  // or all is computed before the branch, and for every tile
+#pragma unroll
+  for (int i = 0; i < kScoreRegisters; ++i)
+    if (!contains(i, column)) p[i] = 0.0f;
+}
+
+// Waits for the first group of issue_scores(), and makes the scores probabilities. lse_log2(i): of register
+// i; masked, contains: as in mask().
+template <class LseLog2, class Contains>
+__device__ inline void exponentiate(float (&scores)[kScoreRegisters], LseLog2 lse_log2, bool masked,
+                                    Contains contains, float scale_log2) {
+  wgmma_wait_group<1>();
+  pin(scores);
+#pragma unroll
+  for (int i = 0; i < kScoreRegisters; ++i) scores[i] = ex2_approx(fmaf(scores[i], scale_log2, -lse_log2(i)));
+  mask(scores, masked, contains);
+}
+
+// Waits for the second group, and makes gradients of probabilities gradients of scores. delta(i): of register
+// i.
+template <class Delta>
+__device__ inline void differentiate(const float (&probabilities)[kScoreRegisters],
+                                     float (&gradients)[kScoreRegisters], Delta delta) {
+  wgmma_wait_group<0>();
+  pin(gradients);
+#pragma unroll
+  for (int i = 0; i < kScoreRegisters; ++i) gradients[i] = probabilities[i] * (gradients[i] - delta(i));
+}
+
+// accumulator += operand * streamed: rows of the streamed tile are K.
+__device__ inline void multiply_streamed(float (&accumulator)[kGradientRegisters], const u32 (&operand)[4][4],
+                                         u32 streamed) {
+#pragma unroll
+  for (int k = 0; k < kStreamedRows / 16; ++k)
+    wgmma_rs(accumulator, operand[k], descriptor_n_major<kStreamedRows>(streamed, k), true);
+}
 
 // Rows of this warpgroup, times a factor, through its own rows of a stationary tile to global memory. Call
 // between begin_store and end_store, by all threads of the warpgroup.

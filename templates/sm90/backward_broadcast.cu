@@ -60,16 +60,19 @@ __device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const 
     const int first = chunk * kStreamedRows;
     float scores[kScoreRegisters], gradients[kScoreRegisters];
     u32 chunk_probabilities[4][4], score_grads[4][4];
-    multiply_scores<kRows>(scores, gradients, own_pair,
-                           {query + box_bytes(first), output_grad + box_bytes(first)});
-    score_operands(
-        scores, gradients, stats + first, masked,
-        [&](int i) {
-          const int position = (first + 8 * (i >> 2)) % arguments.slot_rows + fragment_column(i & 3);
+    issue_scores<kRows>(scores, gradients, own_pair,
+                        {query + box_bytes(first), output_grad + box_bytes(first)});
+    exponentiate(
+        scores, [&](int i) { return stats[first + fragment_column(i)].lse_log2; }, masked,
+        [&](int i, int column) {
+          const int position = (first + 8 * (i >> 2)) % arguments.slot_rows + fragment_column(i & 3, column);
           const Interval& row = seen.rows[fragment_row(i)];
           return position >= row.begin && position < row.end;
         },
-        arguments.scale_log2, chunk_probabilities, score_grads);
+        arguments.scale_log2);
+    pack_fragment(scores, chunk_probabilities);
+    differentiate(scores, gradients, [&](int i) { return stats[first + fragment_column(i)].delta; });
+    pack_fragment(gradients, score_grads);
     stage_packed<kTileRows>(score_grad + half + first / config::kBoxDim * box_bytes(kTileRows), score_grads);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {

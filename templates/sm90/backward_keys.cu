@@ -52,12 +52,17 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
         float scores[kScoreRegisters], gradients[kScoreRegisters];
         u32 probabilities[4][4], score_grads[4][4];
         streamed.wait_full(pipeline.streamed_full);
-        multiply_scores(scores, gradients, {opaque(stationary_tiles[0]), opaque(stationary_tiles[1])},
-                        streamed_tiles);
+        issue_scores(scores, gradients, {opaque(stationary_tiles[0]), opaque(stationary_tiles[1])},
+                     streamed_tiles);
         const Seen seen = seen_from(tile, share, first);
-        score_operands(
-            scores, gradients, shared.control->stats[streamed.slot], __any_sync(0xffffffff, !seen.all()),
-            [&](int i) { return seen.contains(i); }, arguments.scale_log2, probabilities, score_grads);
+        const QueryStats* stats = shared.control->stats[streamed.slot];
+        exponentiate(
+            scores, [&](int i) { return stats[fragment_column(i)].lse_log2; },
+            __any_sync(0xffffffff, !seen.all()), [&](int i, int column) { return seen.contains(i, column); },
+            arguments.scale_log2);
+        pack_fragment(scores, probabilities);
+        differentiate(scores, gradients, [&](int i) { return stats[fragment_column(i)].delta; });
+        pack_fragment(gradients, score_grads);
         pin(value_gradient);
         pin(key_gradient);
         wgmma_fence();

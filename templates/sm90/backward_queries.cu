@@ -11,22 +11,6 @@ struct Control {
   BackwardPipeline<QueryRun> pipeline;
 };
 
-// Scores become the score gradient, rounded for the product.
-__device__ inline void score_operand(const float (&scores)[kScoreRegisters],
-                                     float (&gradients)[kScoreRegisters], const float (&lse_log2)[2],
-                                     const float (&delta)[2], const Seen& seen, float scale_log2,
-                                     u32 (&score_grads)[4][4]) {
-  const bool masked = __any_sync(0xffffffff, !seen.all());
-#pragma unroll
-  for (int i = 0; i < kScoreRegisters; ++i) {
-    const int r = fragment_row(i);
-    float p = ex2_approx(fmaf(scores[i], scale_log2, -lse_log2[r]));
-    if (masked && !seen.contains(i)) p = 0.0f;
-    gradients[i] = p * (gradients[i] - delta[r]);
-  }
-  pack_fragment(gradients, score_grads);
-}
-
 // One tile of a run: adds to the gradient.
 __device__ inline void attend(const BackwardShared<Control>& shared, const QueryTile& tile, int head,
                               const Share& share, int consumer, const BackwardArguments& arguments,
@@ -54,8 +38,13 @@ __device__ inline void attend(const BackwardShared<Control>& shared, const Query
     float scores[kScoreRegisters], gradients[kScoreRegisters];
     u32 score_grads[4][4];
     streamed.wait_full(pipeline.streamed_full);
-    multiply_scores(scores, gradients, stationary_tiles, streamed_tiles);
-    score_operand(scores, gradients, lse_log2, delta, seen.from(first), arguments.scale_log2, score_grads);
+    issue_scores(scores, gradients, stationary_tiles, streamed_tiles);
+    const Seen tile_seen = seen.from(first);
+    exponentiate(
+        scores, [&](int i) { return lse_log2[fragment_row(i)]; }, __any_sync(0xffffffff, !tile_seen.all()),
+        [&](int i, int column) { return tile_seen.contains(i, column); }, arguments.scale_log2);
+    differentiate(scores, gradients, [&](int i) { return delta[fragment_row(i)]; });
+    pack_fragment(gradients, score_grads);
     pin(gradient);
     wgmma_fence();
     multiply_streamed(gradient, score_grads, streamed_tiles[0]);

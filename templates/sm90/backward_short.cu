@@ -68,12 +68,14 @@ __device__ inline void attend(const Shared<Control>& shared, const u32 (&station
   __syncwarp();
   release(pipeline.output_empty, outputs.slot);
   outputs.advance();
-  wait_scores(scores, gradients);
-  sync_consumers();
   const Seen seen = seen_from(tile, consumer, first);
-  score_operands(
-      scores, gradients, stats, __any_sync(0xffffffff, !seen.all()), [&](int i) { return seen.contains(i); },
-      arguments.scale_log2, probabilities, score_grads);
+  exponentiate(
+      scores, [&](int i) { return stats[fragment_column(i)].lse_log2; }, __any_sync(0xffffffff, !seen.all()),
+      [&](int i, int column) { return seen.contains(i, column); }, arguments.scale_log2);
+  pack_fragment(scores, probabilities);
+  sync_consumers();  // delta is complete
+  differentiate(scores, gradients, [&](int i) { return stats[fragment_column(i)].delta; });
+  pack_fragment(gradients, score_grads);
   query_grads.wait_empty(pipeline.query_grad_empty);
   stage_packed<kTileRows>(shared.score_grad + half, score_grads);
   fence_proxy_async_shared();

@@ -11,7 +11,9 @@ __device__ inline int fragment_first_row() {
 
 // Register i of an accumulator: which of the thread's two rows, and which column.
 __device__ constexpr int fragment_row(int i) { return i >> 1 & 1; }
-__device__ inline int fragment_column(int i) { return 8 * (i >> 2) + 2 * (threadIdx.x % 4) + (i & 1); }
+__device__ inline int fragment_column(int i, int lane_column) { return 8 * (i >> 2) + lane_column + (i & 1); }
+__device__ inline int lane_column() { return threadIdx.x % 4 * 2; }
+__device__ inline int fragment_column(int i) { return fragment_column(i, lane_column()); }
 
 __device__ inline float quad_maximum(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
