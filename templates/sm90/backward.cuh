@@ -119,23 +119,26 @@ __device__ inline void exponentiate(float (&scores)[kScoreRegisters], LseLog2 ls
   mask(scores, masked, contains);
 }
 
-// Waits for the second group, and makes gradients of probabilities gradients of scores. delta(i): of register
-// i.
-template <class Delta>
+// Waits for the second group, behind which there are kLater, and makes gradients of probabilities gradients
+// of scores. delta(i): of register i.
+template <int kLater = 0, class Delta>
 __device__ inline void differentiate(const float (&probabilities)[kScoreRegisters],
                                      float (&gradients)[kScoreRegisters], Delta delta) {
-  wgmma_wait_group<0>();
+  wgmma_wait_group<kLater>();
   pin(gradients);
 #pragma unroll
   for (int i = 0; i < kScoreRegisters; ++i) gradients[i] = probabilities[i] * (gradients[i] - delta(i));
 }
 
-// accumulator += operand * streamed: rows of the streamed tile are K.
+// accumulator += operand * streamed: rows of the streamed tile are K. A group of its own.
 __device__ inline void multiply_streamed(float (&accumulator)[kGradientRegisters], const u32 (&operand)[4][4],
                                          u32 streamed) {
+  pin(accumulator);
+  wgmma_fence();
 #pragma unroll
   for (int k = 0; k < kStreamedRows / 16; ++k)
     wgmma_rs(accumulator, operand[k], descriptor_n_major<kStreamedRows>(streamed, k), true);
+  wgmma_commit_group();
 }
 
 // Rows of this warpgroup, times a factor, through its own rows of a stationary tile to global memory. Call

@@ -63,12 +63,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
         pack_fragment(scores, probabilities);
         differentiate(scores, gradients, [&](int i) { return stats[fragment_column(i)].delta; });
         pack_fragment(gradients, score_grads);
-        pin(value_gradient);
-        pin(key_gradient);
-        wgmma_fence();
         multiply_streamed(value_gradient, probabilities, streamed_tiles[1]);
         multiply_streamed(key_gradient, score_grads, streamed_tiles[0]);
-        wgmma_commit_group();
         wgmma_wait_group<0>();
         pin(value_gradient);
         pin(key_gradient);

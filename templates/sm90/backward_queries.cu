@@ -28,6 +28,10 @@ __device__ inline void attend(const BackwardShared<Control>& shared, const Query
     delta[r] = valid ? arguments.delta[place] : 0.0f;
     seen.rows[r] = visible(tile.query_position + row - tile.key_position, tile.key_count);
   }
+  // The scores of the next keys are issued behind the product with these, which they do not wait for. With a
+  // pair of tiles kept for it, and one of the other consumer's between, the next one still has a place.
+  static_assert(kStreamedStages > kConsumers);
+  int multiplied = -1;  // the place whose keys that product reads
   for (int first = 0; first < tile.key_count; first += kStreamedRows) {
     if (!share.has(streamed.turn(), consumer)) {
       pass(pipeline.streamed_full, pipeline.streamed_empty, streamed);
@@ -43,17 +47,16 @@ __device__ inline void attend(const BackwardShared<Control>& shared, const Query
     exponentiate(
         scores, [&](int i) { return lse_log2[fragment_row(i)]; }, __any_sync(0xffffffff, !tile_seen.all()),
         [&](int i, int column) { return tile_seen.contains(i, column); }, arguments.scale_log2);
+    if (multiplied >= 0) release(pipeline.streamed_empty, multiplied);  // the wait was for its product, too
     differentiate(scores, gradients, [&](int i) { return delta[fragment_row(i)]; });
     pack_fragment(gradients, score_grads);
-    pin(gradient);
-    wgmma_fence();
     multiply_streamed(gradient, score_grads, streamed_tiles[0]);
-    wgmma_commit_group();
-    wgmma_wait_group<0>();
-    pin(gradient);
-    release(pipeline.streamed_empty, streamed.slot);
+    multiplied = streamed.slot;
     streamed.advance();
   }
+  wgmma_wait_group<0>();
+  pin(gradient);
+  if (multiplied >= 0) release(pipeline.streamed_empty, multiplied);
 }
 
 __device__ inline void consume(const BackwardShared<Control>& shared, const TensorMap* query_grad,

@@ -73,8 +73,9 @@ __device__ inline void attend(const Shared<Control>& shared, const u32 (&station
       scores, [&](int i) { return stats[fragment_column(i)].lse_log2; }, __any_sync(0xffffffff, !seen.all()),
       [&](int i, int column) { return seen.contains(i, column); }, arguments.scale_log2);
   pack_fragment(scores, probabilities);
+  multiply_streamed(value_gradient, probabilities, streamed[1]);
   sync_consumers();  // delta is complete
-  differentiate(scores, gradients, [&](int i) { return stats[fragment_column(i)].delta; });
+  differentiate<1>(scores, gradients, [&](int i) { return stats[fragment_column(i)].delta; });
   pack_fragment(gradients, score_grads);
   query_grads.wait_empty(pipeline.query_grad_empty);
   stage_packed<kTileRows>(shared.score_grad + half, score_grads);
@@ -82,8 +83,6 @@ __device__ inline void attend(const Shared<Control>& shared, const u32 (&station
   sync_consumers();
 
   float query_gradient[kOwnBoxes][kBoxRegisters];
-  pin(value_gradient);
-  pin(key_gradient);
   wgmma_fence();
 #pragma unroll
   for (int own = 0; own < kOwnBoxes; ++own) {
@@ -92,9 +91,7 @@ __device__ inline void attend(const Shared<Control>& shared, const u32 (&station
     multiply_keys(query_gradient[own], shared.score_grad, stationary[0], box);
   }
   wgmma_commit_group();
-  multiply_streamed(value_gradient, probabilities, streamed[1]);
   multiply_streamed(key_gradient, score_grads, streamed[0]);
-  wgmma_commit_group();
   wgmma_wait_group<1>();
 #pragma unroll
   for (float(&box)[kBoxRegisters] : query_gradient) pin(box);
