@@ -26,11 +26,14 @@ struct Header {
 Status damaged(std::string what) { return Status::unavailable(std::move(what)); }
 
 json facts_json(const EntryFacts& facts) {
-  return {{"registers", facts.registers},
-          {"spill_store_bytes", facts.spill_store_bytes},
-          {"spill_load_bytes", facts.spill_load_bytes},
-          {"static_shared_bytes", facts.static_shared_bytes},
-          {"stack_bytes", facts.stack_bytes}};
+  json object = {{"registers", facts.registers},
+                 {"spill_store_bytes", facts.spill_store_bytes},
+                 {"spill_load_bytes", facts.spill_load_bytes},
+                 {"static_shared_bytes", facts.static_shared_bytes},
+                 {"stack_bytes", facts.stack_bytes}};
+  // Rare, and unknown to earlier versions of the same format.
+  if (facts.serialized_products != 0) object["serialized_products"] = facts.serialized_products;
+  return object;
 }
 
 // Keys come out sorted, so equal entries are equal bytes.
@@ -78,9 +81,13 @@ Entry entry_from(const json& metadata) {
   entry.image.name = metadata.at("name").get<std::string>();
   entry.image.compile_ms = metadata.at("compile_ms").get<double>();
   for (const auto& [name, facts] : metadata.at("facts").items()) {
-    entry.image.facts[name] = {int_of(facts, "registers"), int_of(facts, "spill_store_bytes"),
-                               int_of(facts, "spill_load_bytes"), int_of(facts, "static_shared_bytes"),
-                               int_of(facts, "stack_bytes")};
+    entry.image.facts[name] = {
+        int_of(facts, "registers"),
+        int_of(facts, "spill_store_bytes"),
+        int_of(facts, "spill_load_bytes"),
+        int_of(facts, "static_shared_bytes"),
+        int_of(facts, "stack_bytes"),
+        facts.contains("serialized_products") ? int_of(facts, "serialized_products") : 0};
   }
   if (digest_of(metadata, "request") != request_key(entry.fields)) {
     throw std::domain_error("its key is not the key of its fields");

@@ -13,6 +13,7 @@ struct EntryFacts {
   int spill_load_bytes = 0;     // per thread
   int static_shared_bytes = 0;  // per CTA
   int stack_bytes = 0;          // per thread
+  int serialized_products = 0;  // 1: the compiler lets no two wgmma products overlap, for whatever reason
 };
 
 struct KernelImage {

@@ -36,12 +36,21 @@ std::optional<int> number_before(std::string_view line, std::string_view unit) {
 
 std::map<std::string, EntryFacts> parse_facts(std::string_view log) {
   constexpr std::string_view kEntry = "Compiling entry function '";
+  constexpr std::string_view kSerialized = "wgmma.mma_async instructions are serialized";
+  constexpr std::string_view kFunction = "function '";
   std::map<std::string, EntryFacts> facts;
   EntryFacts* entry = nullptr;
   for_each_line(log, [&](std::string_view line) {
     if (const std::size_t at = line.find(kEntry); at != std::string_view::npos) {
       const std::string_view rest = line.substr(at + kEntry.size());
       entry = &facts[std::string(rest.substr(0, rest.find('\'')))];
+    }
+    if (line.find(kSerialized) != std::string_view::npos) {
+      const std::string_view rest =
+          line.substr(std::min(line.find(kFunction), line.size() - kFunction.size()));
+      const std::string_view name = rest.substr(kFunction.size());
+      facts[std::string(name.substr(0, name.find('\'')))].serialized_products = 1;
+      return;
     }
     if (!entry) return;
     if (auto bytes = number_before(line, " bytes stack frame")) entry->stack_bytes = *bytes;

@@ -133,10 +133,10 @@ TEST_CASE("a shared query of any rows, by groups of heads up to a tile and beyon
     Heads heads;
   } queries[] = {{1, {1, 1}},  {3, {4, 2}},  {10, {4, 1}}, {31, {4, 1}},  {33, {4, 1}},
                  {64, {2, 2}}, {64, {2, 1}}, {65, {1, 1}}, {128, {2, 2}}, {129, {1, 1}}};
-  for (const auto& [query_rows, heads] : queries) {
-    CAPTURE(query_rows);
-    CAPTURE(heads.query);
-    check(pma_problem(query_rows, {130, 0, 1, 64}, heads, 64, 9), 9);
+  for (const auto& shared : queries) {
+    CAPTURE(shared.query_rows);
+    CAPTURE(shared.heads.query);
+    check(pma_problem(shared.query_rows, {130, 0, 1, 64}, shared.heads, 64, 9), 9);
   }
 }
 

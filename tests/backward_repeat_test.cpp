@@ -50,9 +50,9 @@ std::vector<std::string> devices(int sms) {
 }
 
 TEST_CASE("the same bits on every schedule of a device") {
-  for (const auto& [name, problem] : repeated_problems()) {
-    CAPTURE(name);
-    const BackwardProblem with_gradient = with_random_gradient(problem, 7, /*lse_gradient=*/true);
+  for (const Repeated& repeated : repeated_problems()) {
+    CAPTURE(repeated.name);
+    const BackwardProblem with_gradient = with_random_gradient(repeated.problem, 7, /*lse_gradient=*/true);
     for (const int sms : {1, 3}) {
       std::optional<BackwardResult> first;
       for (const std::string& device_name : devices(sms)) {

@@ -64,14 +64,14 @@ TEST_CASE("every row of the bug pool is listed with the tests that cover it") {
   const TestsOfRow tests = rows_of_tests();
   CHECK(page.size() == kRows);
   CHECK(tests.size() > 60);
-  for (const auto& [row, files] : page) {
-    CAPTURE(row);
-    const auto claimed = tests.find(row);
-    CHECK(files == (claimed == tests.end() ? std::set<std::string>() : claimed->second));
+  for (const auto& listed : page) {
+    CAPTURE(listed.first);
+    const auto claimed = tests.find(listed.first);
+    CHECK(listed.second == (claimed == tests.end() ? std::set<std::string>() : claimed->second));
   }
-  for (const auto& [row, files] : tests) {
-    CAPTURE(row);
-    CHECK(page.count(row) == 1);
+  for (const auto& claimed : tests) {
+    CAPTURE(claimed.first);
+    CHECK(page.count(claimed.first) == 1);
   }
 }
 

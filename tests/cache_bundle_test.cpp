@@ -33,7 +33,7 @@ Status write_bundle(const std::string& path, const std::vector<CompileRequest>& 
                     std::size_t padding_bytes = 0, std::shared_ptr<FileSystem> files = posix_file_system()) {
   std::map<Digest, CompileRequest> sorted;
   for (const CompileRequest& request : requests) sorted[request_key(request)] = request;
-  BundleWriter writer(files, path);
+  BundleWriter writer(std::move(files), path);
   for (const auto& [key, request] : sorted) {
     Entry entry{fields_of(request), request.source.size(), make_image(request, compiler, padding_bytes)};
     entry.image.compile_ms = compile_ms;

@@ -200,7 +200,11 @@ TEST_CASE("tensor maps, structs and safetensors") {
   refused(box_map("[64]", R"(, "offset_bytes": 100000)"), {"offset_bytes 100000", "640"});
   refused(box_map(), {"no tensor map 'q'"}, "#q");
   refused("{", {"parse error"});
-  refused(R"({"m": {"buffer": "t", "type": "F32", "extents": 7}})", {"tensor map 'm'", "type"});
+  refused(R"({"m": {"buffer": "t", "type": "F32", "extents": 7}})", {"tensor map 'm'", "extents is 7"});
+  refused(R"({"m": {"buffer": "t", "type": "F32", "extents": [1e39]}})", {"extents has 1e+39"});
+  refused(R"({"m": {"buffer": "t", "type": "F32", "extents": [-4]}})", {"extents has -4"});
+  refused(R"({"m": {"buffer": "t", "type": "F32", "extents": [4], "box": [4294967304]}})",
+          {"box has 4294967304", "4294967295"});
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ double loss(const Problem& problem, const OutputGradients& incoming) {
   return sum;
 }
 
-void check_against_differences(Problem problem) {
+void check_against_differences(const Problem& original) {
+  Problem problem = original;
   const OutputGradients incoming = random_gradients(problem, 5);
   const BackwardSolution solution = reference::solve_backward(problem, incoming);
   struct Case {

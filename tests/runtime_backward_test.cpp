@@ -411,20 +411,21 @@ TEST_CASE("bug-pool 119: a gradient on another GPU is refused by name before any
   const Workspace workspace = workspace_for(device, arguments);
   REQUIRE(arguments.run(device, workspace).ok());
   fake_driver().launches.clear();
-  for (const auto& [name, address] : {std::pair{"key.address", arguments.call.key.address},
-                                      {"output.address", arguments.output.address},
-                                      {"lse", arguments.lse},
-                                      {"output_grad.address", arguments.output_grad.address},
-                                      {"lse_grad", arguments.lse_grad},
-                                      {"query_grad.address", arguments.query_grad.address},
-                                      {"key_grad.address", arguments.key_grad.address},
-                                      {"value_grad.address", arguments.value_grad.address},
-                                      {"workspace.address", workspace.address}}) {
-    CAPTURE(name);
-    fake_driver().owners = {{address, 1}};
+  for (const std::pair<const char*, std::uint64_t>& foreign :
+       {std::pair{"key.address", arguments.call.key.address},
+        {"output.address", arguments.output.address},
+        {"lse", arguments.lse},
+        {"output_grad.address", arguments.output_grad.address},
+        {"lse_grad", arguments.lse_grad},
+        {"query_grad.address", arguments.query_grad.address},
+        {"key_grad.address", arguments.key_grad.address},
+        {"value_grad.address", arguments.value_grad.address},
+        {"workspace.address", workspace.address}}) {
+    CAPTURE(foreign.first);
+    fake_driver().owners = {{foreign.second, 1}};
     const Status refused = arguments.run(device, workspace);
     CHECK(refused.kind() == ErrorKind::kInvalidArgument);
-    CHECK_MESSAGE(refused.message().starts_with(std::string(name) + " 0x"), refused.message());
+    CHECK_MESSAGE(refused.message().starts_with(std::string(foreign.first) + " 0x"), refused.message());
   }
   CHECK(fake_driver().launches.empty());
 }

@@ -356,23 +356,24 @@ TEST_CASE("bug-pool 119: memory of another GPU is refused by name before anythin
   const auto run = [&] { return forward(device, call, output, lse, workspace, kStream); };
   REQUIRE(run().ok());
   fake_driver().launches.clear();
-  for (const auto& [name, address] : {std::pair{"query.address", call.query.address},
-                                      {"key.address", call.key.address},
-                                      {"value.address", call.value.address},
-                                      {"query_offset.address", call.query_offset.address},
-                                      {"key_offset.address", call.key_offset.address},
-                                      {"output_offset.address", call.output_offset->address},
-                                      {"output.address", output.address},
-                                      {"lse", lse},
-                                      {"workspace.address", workspace.address}}) {
-    CAPTURE(name);
-    fake_driver().owners = {{address, 1}};
+  for (const std::pair<const char*, std::uint64_t>& foreign :
+       {std::pair{"query.address", call.query.address},
+        {"key.address", call.key.address},
+        {"value.address", call.value.address},
+        {"query_offset.address", call.query_offset.address},
+        {"key_offset.address", call.key_offset.address},
+        {"output_offset.address", call.output_offset->address},
+        {"output.address", output.address},
+        {"lse", lse},
+        {"workspace.address", workspace.address}}) {
+    CAPTURE(foreign.first);
+    fake_driver().owners = {{foreign.second, 1}};
     const Status refused = run();
     CHECK(refused.kind() == ErrorKind::kInvalidArgument);
     CHECK(refused.message() ==
           fmt::format("{} {:#x} is memory of CUDA device 1, but the call runs on cuda:0: "
                       "all of its memory must lie there",
-                      name, address));
+                      foreign.first, foreign.second));
   }
   CHECK(fake_driver().launches.empty());
   fake_driver().owners.clear();

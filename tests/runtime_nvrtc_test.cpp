@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-jfa::KernelSource tiny_source(std::string body = "out[threadIdx.x] = 1;") {
+jfa::KernelSource tiny_source(const std::string& body = "out[threadIdx.x] = 1;") {
   jfa::KernelSource source;
   source.name = "tiny";
   source.text = "extern \"C\" __global__ void __launch_bounds__(64)\ntiny(float* out) {\n  " + body + "\n}\n";
@@ -131,6 +131,9 @@ TEST_CASE("facts: spills and stack are read from the log") {
       "ptxas info    : Used 194 registers, used 1 barriers, 400 bytes cumulative stack size, 256 bytes smem\n"
       "ptxas info    : Compile time = 13.094 ms\n"
       "ptxas info    : Compiling entry function 'b' for 'sm_100f'\n"
+      "ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized due "
+      "to "
+      "insufficient register resources for the wgmma pipeline in function 'b'\n"
       "ptxas info    : Used 8 registers, used 0 barriers\n");
   REQUIRE(facts.size() == 2);
   CHECK(facts.at("a").registers == 194);
@@ -138,7 +141,9 @@ TEST_CASE("facts: spills and stack are read from the log") {
   CHECK(facts.at("a").spill_store_bytes == 12);
   CHECK(facts.at("a").spill_load_bytes == 16);
   CHECK(facts.at("a").static_shared_bytes == 256);
+  CHECK(facts.at("a").serialized_products == 0);
   CHECK(facts.at("b").registers == 8);
+  CHECK(facts.at("b").serialized_products == 1);
   CHECK(facts.at("b").spill_load_bytes == 0);
 }
 
@@ -267,10 +272,12 @@ TEST_CASE("bug-pool 89: every generated kernel compiles without an include direc
     CHECK_FALSE(contains(source.text, "#include"));
     const auto image = nvrtc()->compile(source);
     REQUIRE_MESSAGE(image.ok(), image.status().message());
-    for (const auto& [entry, facts] : image->facts) {
-      CAPTURE(entry);
+    for (const auto& entry : image->facts) {
+      CAPTURE(entry.first);
+      const jfa::EntryFacts& facts = entry.second;
       CHECK(facts.spill_store_bytes == 0);
       CHECK(facts.spill_load_bytes == 0);
+      CHECK(facts.serialized_products == 0);
     }
   }
 }

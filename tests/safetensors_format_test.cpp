@@ -170,7 +170,7 @@ TEST_CASE("no damaged file crashes the parser, and whatever it accepts is in bou
                               {"b", {"I64", {3}, std::as_bytes(std::span(floats))}}},
                              {{"k", "v"}});
   std::mt19937 random(1);
-  const std::string alphabet = "{}[]\",:0123456789-.eE\\ abFI\x00\xff";
+  const std::string alphabet = "{}[]\",:0123456789-.eE\\ abFI\xff" + std::string(1, '\0');
   int accepted = 0;
   for (int round = 0; round < 20000; ++round) {
     std::vector<std::byte> bytes = good;

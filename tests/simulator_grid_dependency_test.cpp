@@ -129,14 +129,18 @@ TEST_CASE("an overlapping grid touches what its predecessor wrote: reported with
 }
 
 TEST_CASE("waiting, not overlapping, or touching other bytes is right") {
-  for (const auto& [entry, overlaps] :
-       {std::pair{"read_after_wait", true}, {"read_at_once", false}, {"read_other", true}}) {
-    CAPTURE(entry);
+  struct Case {
+    std::string entry;
+    bool overlaps;
+  };
+  for (const Case& c :
+       {Case{"read_after_wait", true}, Case{"read_at_once", false}, Case{"read_other", true}}) {
+    CAPTURE(c.entry);
     Device device;
     REQUIRE(device.run("write", false).ok);
-    const LaunchResult result = device.run(entry, overlaps);
+    const LaunchResult result = device.run(c.entry, c.overlaps);
     CHECK_MESSAGE(result.ok, result.report.text());
-    CHECK(device.word(16) == (std::string(entry) == "read_other" ? 0 : 7));
+    CHECK(device.word(16) == (c.entry == "read_other" ? 0 : 7));
   }
 }
 

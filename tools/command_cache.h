@@ -23,6 +23,7 @@ struct CacheCommandOptions {
 Result<CacheOptions> cache_options(const CacheCommandOptions& options);
 
 /// Adds `explain` to `jfa cache`.
-void add_explain_command(CLI::App& cache, std::shared_ptr<const CacheCommandOptions> options, int& exit_code);
+void add_explain_command(CLI::App& cache, const std::shared_ptr<const CacheCommandOptions>& options,
+                         int& exit_code);
 
 }  // namespace jfa::tools

@@ -69,7 +69,8 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& cache, std::shared_ptr<const CacheCommandOptions> shared, int& exit_code) {
+void add_explain_command(CLI::App& cache, const std::shared_ptr<const CacheCommandOptions>& shared,
+                         int& exit_code) {
   const auto options = std::make_shared<ExplainOptions>();
   CLI::App& command = *cache.add_subcommand(
       "explain",

@@ -127,7 +127,7 @@ class Precompiler {
 
 int run(const PrecompileOptions& options) {
   Result<std::vector<KernelSpec>> specs = all_specs(options);
-  if (specs && !options.shard.empty()) specs = shard_of(std::move(*specs), options.shard);
+  if (specs && !options.shard.empty()) specs = shard_of(*specs, options.shard);
   if (!specs) return fail(kCommand, specs.status());
   const Result<std::unique_ptr<KernelCache>> cache = open_cache(options);
   if (!cache) return fail(kCommand, cache.status());

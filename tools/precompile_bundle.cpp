@@ -31,7 +31,7 @@ std::optional<Shard> parse_shard(const std::string& text) {
 
 }  // namespace
 
-Result<std::vector<KernelSpec>> shard_of(std::vector<KernelSpec> specs, const std::string& text) {
+Result<std::vector<KernelSpec>> shard_of(const std::vector<KernelSpec>& specs, const std::string& text) {
   const auto shard = parse_shard(text);
   if (!shard) return Status::invalid_argument("--shard '" + text + "' is not I/N with I from 0 to N-1");
   std::vector<KernelSpec> own;

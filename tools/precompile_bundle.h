@@ -11,7 +11,7 @@ namespace jfa::tools {
 
 /// The specs of one shard, "0/4" … "3/4", by their keys: the same on every machine. kInvalidArgument names a
 /// shard that is not of that form.
-Result<std::vector<KernelSpec>> shard_of(std::vector<KernelSpec> specs, const std::string& shard);
+Result<std::vector<KernelSpec>> shard_of(const std::vector<KernelSpec>& specs, const std::string& shard);
 
 /// Writes the kernels of `specs` into a bundle, compiling those that `cache` lacks.
 Status write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs, const std::string& path);

@@ -77,13 +77,13 @@ int list_table(bool json) {
     if (missing.empty()) continue;
     fmt::print("  {}:\n", family);
     std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;  // in order of appearance
-    for (const auto& [instruction, why] : missing.items()) {
+    for (const auto& instruction : missing.items()) {
       const auto same = std::find_if(by_reason.begin(), by_reason.end(),
-                                     [&](const auto& entry) { return entry.first == why; });
+                                     [&](const auto& entry) { return entry.first == instruction.value(); });
       if (same == by_reason.end())
-        by_reason.push_back({why, {instruction}});
+        by_reason.push_back({instruction.value(), {instruction.key()}});
       else
-        same->second.push_back(instruction);
+        same->second.push_back(instruction.key());
     }
     for (const auto& [why, list] : by_reason) fmt::print("    {}: {}\n", fmt::join(list, " "), why);
   }

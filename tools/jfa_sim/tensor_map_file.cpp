@@ -5,8 +5,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 
 #include "simulator/tensor_map.h"
 
@@ -50,15 +52,37 @@ std::optional<CUtensorMapSwizzle> swizzle_of(int bytes) {
   }
 }
 
+// The JSON library's own conversions cut what does not fit, and make numbers of 1e300.
+template <class Number>
+Number number_of(const Json& json, const char* key) {
+  if (!json.is_number_unsigned() ||
+      json.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<Number>::max()})
+    throw std::domain_error(fmt::format("{} has {}, which is no whole number from 0 to {}", key, json.dump(),
+                                        std::numeric_limits<Number>::max()));
+  return json.get<Number>();
+}
+
+template <class Number>
+std::vector<Number> numbers_of(const Json& json, const char* key) {
+  const Json& list = json.at(key);
+  if (!list.is_array()) throw std::domain_error(fmt::format("{} is {}, no list", key, list.dump()));
+  std::vector<Number> numbers;
+  for (const Json& number : list) numbers.push_back(number_of<Number>(number, key));
+  return numbers;
+}
+
 Result<std::vector<std::byte>> encode(const std::string& where, const Json& json,
                                       const FindBuffer& find_buffer) {
   const auto refuse = [&](const std::string& what) {
     return Status::invalid_argument(fmt::format("{}: {}", where, what));
   };
-  const auto extents = json.at("extents").get<std::vector<cuuint64_t>>();
-  const auto strides = json.value("strides_bytes", std::vector<cuuint64_t>());
-  const auto box = json.at("box").get<std::vector<cuuint32_t>>();
-  const auto element_strides = json.value("element_strides", std::vector<cuuint32_t>(extents.size(), 1));
+  const auto extents = numbers_of<cuuint64_t>(json, "extents");
+  const auto strides = json.contains("strides_bytes") ? numbers_of<cuuint64_t>(json, "strides_bytes")
+                                                      : std::vector<cuuint64_t>();
+  const auto box = numbers_of<cuuint32_t>(json, "box");
+  const auto element_strides = json.contains("element_strides")
+                                   ? numbers_of<cuuint32_t>(json, "element_strides")
+                                   : std::vector<cuuint32_t>(extents.size(), 1);
   if (extents.empty() || extents.size() > simulator::kMaxTensorRank)
     return refuse(fmt::format("{} extents, 1 to {} are possible", extents.size(), simulator::kMaxTensorRank));
   if (strides.size() != extents.size() - 1)
@@ -69,11 +93,13 @@ Result<std::vector<std::byte>> encode(const std::string& where, const Json& json
                               element_strides.size(), extents.size()));
   const auto type = data_type(json.at("type").get<std::string>());
   if (!type) return refuse(fmt::format("type {}", json.at("type").dump()));
-  const auto swizzle = swizzle_of(json.value("swizzle", 0));
+  const auto swizzle =
+      swizzle_of(json.contains("swizzle") ? number_of<int>(json.at("swizzle"), "swizzle") : 0);
   if (!swizzle) return refuse(fmt::format("swizzle {} is not 0, 32, 64 or 128", json.at("swizzle").dump()));
   const Result<BufferPlace> buffer = find_buffer(json.at("buffer").get<std::string>());
   if (!buffer) return refuse(buffer.status().message());
-  const auto offset = json.value("offset_bytes", std::uint64_t{0});
+  const std::uint64_t offset =
+      json.contains("offset_bytes") ? number_of<std::uint64_t>(json.at("offset_bytes"), "offset_bytes") : 0;
   if (offset > buffer->size_bytes)
     return refuse(fmt::format("offset_bytes {} in a buffer of {}", offset, buffer->size_bytes));
 
@@ -100,6 +126,8 @@ Result<std::vector<std::byte>> parse_tensor_map(const std::string& path, std::st
       return Status::invalid_argument(fmt::format("{}: has no tensor map '{}'", path, name));
     return encode(where, file.at(name), find_buffer);
   } catch (const Json::exception& error) {
+    return Status::invalid_argument(fmt::format("{}: {}", where, error.what()));
+  } catch (const std::domain_error& error) {
     return Status::invalid_argument(fmt::format("{}: {}", where, error.what()));
   }
 }
