@@ -87,7 +87,9 @@ Status decode_unscaled(std::uint32_t bits, MmaKind kind, InstructionDescriptor& 
   if (field(bits, 6, 6) != 0) return error(bits, "reserved bit 6 is set");
   if (field(bits, 23, 23) != 0) return error(bits, "reserved bit 23 is set");
   if (field(bits, 29, 29) != 0) return error(bits, "reserved bit 29 is set");
-  if (field(bits, 31, 30) != 0) return error(bits, "maximum shift (bits 31:30) is for mma.ws");
+  if (field(bits, 31, 30) != 0)
+    return error(bits,
+                 "maximum shift (bits 31:30) is for mma.ws with a mask of columns, which is not simulated");
   const std::uint32_t d_type = field(bits, 5, 4);
   if (kind == MmaKind::kI8 ? d_type != 2 : kind == MmaKind::kTF32 ? d_type != 1 : d_type > 1)
     return error(bits, "D type {} is not {}", d_type,
@@ -116,7 +118,19 @@ Status decode_scaled(std::uint32_t bits, const MmaForm& form, InstructionDescrip
   return {};
 }
 
+Status check_weight_stationary_shape(std::uint32_t bits, const MmaForm& form,
+                                     const InstructionDescriptor& descriptor) {
+  const std::uint32_t m = descriptor.m;
+  const std::uint32_t n = descriptor.n;
+  if (m != 32 && m != 64 && m != 128) return error(bits, "M = {} is not 32, 64 or 128 (mma.ws)", m);
+  if (n != 64 && n != 128 && n != 256) return error(bits, "N = {} is not 64, 128 or 256 (mma.ws)", n);
+  if (form.a_in_tensor_memory && m != 128)
+    return error(bits, "A in tensor memory with M = {} (mma.ws): where it lies is not documented", m);
+  return {};
+}
+
 Status check_shape(std::uint32_t bits, const MmaForm& form, const InstructionDescriptor& descriptor) {
+  if (form.weight_stationary) return check_weight_stationary_shape(bits, form, descriptor);
   const std::uint32_t m = descriptor.m;
   const std::uint32_t n = descriptor.n;
   if (is_block_scaled(form.kind) && form.cta_group == 1) {

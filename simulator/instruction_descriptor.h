@@ -21,6 +21,7 @@ struct MmaForm {
   MmaKind kind = MmaKind::kF16;
   int cta_group = 1;
   bool a_in_tensor_memory = false;  ///< the TS form, whose A must be K-major
+  bool weight_stationary = false;   ///< mma.ws
   std::uint32_t scales = 0;  ///< .scale_vec::NX: scale factors for a step of a row; 0: kind without any
 };
 

@@ -35,8 +35,10 @@ std::uint32_t linear_offset(const MatrixDescriptor& d, MatrixMajor major, std::u
            (k / 8) * d.leading_byte_offset;
   }
   const std::uint32_t atom = width / bytes;
-  return (mn % atom) * bytes + (mn / atom) * d.leading_byte_offset + (k % 8) * width +
-         (k / 8) * d.stride_byte_offset;
+  const std::uint32_t rows = width / d.swizzle_atom_bytes;  // whose chunks change places differently
+  const std::uint32_t group = d.swizzle_atom_bytes == kChunkBytes ? 8 : rows;
+  return (mn % atom) * bytes + (mn / atom) * d.leading_byte_offset + (k % group) * width +
+         (k / group) * d.stride_byte_offset;
 }
 
 }  // namespace
@@ -72,8 +74,11 @@ Result<MatrixDescriptor> decode_matrix_descriptor(std::uint64_t bits, Descriptor
       break;
     default:
       if (sm90) return descriptor_error(bits, "reserved bit 61 is set");
-      if (swizzle == 1)
-        return descriptor_error(bits, "swizzle 1 (128 bytes in 32-byte atoms) needs 32-bit elements");
+      if (swizzle == 1) {
+        descriptor.swizzle_bytes = 128;
+        descriptor.swizzle_atom_bytes = 32;
+        break;
+      }
       return descriptor_error(bits, "swizzle code {} (bits 63:61) does not exist", swizzle);
   }
   descriptor.start_address = field(bits, 13, 0) << 4;
@@ -87,10 +92,11 @@ std::uint32_t element_address(const MatrixDescriptor& descriptor, MatrixMajor ma
                               std::uint32_t k, std::uint32_t bytes_per_element) {
   const std::uint32_t linear =
       descriptor.start_address + linear_offset(descriptor, major, mn, k, bytes_per_element);
-  // 16-byte chunks swap places within a row by the row's number: address bits 6:4 ^= bits 9:7, as many of
-  // them as the row has chunks (none for no swizzle).
-  const std::uint32_t mask = descriptor.swizzle_bytes == 0 ? 0 : descriptor.swizzle_bytes / 16 - 1;
-  return linear ^ ((((linear >> 7) - descriptor.base_offset) & mask) << 4);
+  // Chunks swap places within a row by the row's number: of 16 bytes, address bits 6:4 ^= bits 9:7, as many
+  // of them as the row has chunks (none for no swizzle); of 32 bytes, bits 6:5 ^= bits 8:7.
+  const std::uint32_t chunk = descriptor.swizzle_atom_bytes;
+  const std::uint32_t mask = descriptor.swizzle_bytes == 0 ? 0 : descriptor.swizzle_bytes / chunk - 1;
+  return linear ^ (((linear >> 7) - descriptor.base_offset) & mask) * chunk;
 }
 
 std::uint32_t chunk_address(const MatrixDescriptor& descriptor, MatrixMajor major, std::uint32_t mn,

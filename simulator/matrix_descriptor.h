@@ -47,14 +47,14 @@ struct MatrixDescriptor {
   std::uint32_t stride_byte_offset = 0;   ///< SBO
   std::uint32_t base_offset = 0;          ///< phase of the swizzle pattern's start, 0 … 7
   std::uint32_t swizzle_bytes = 0;        ///< width of the swizzled row: 0 (none), 32, 64 or 128
+  std::uint32_t swizzle_atom_bytes = 16;  ///< what changes places as one: 16, or 32 of 128 bytes
 };
 
 /// The two encodings of the descriptor: of wgmma, and of tcgen05.
 enum class DescriptorVersion : std::uint8_t { kSm90, kSm100 };
 
 /// Decodes the descriptor of an operand. Errors name the field: version (bits 48:46) not 1 (not 0 for sm_90),
-/// reserved bits set, an absolute leading offset (bit 52), a swizzle code that does not exist or is not
-/// modelled (128 bytes in 32-byte atoms).
+/// reserved bits set, an absolute leading offset (bit 52), a swizzle code that does not exist.
 Result<MatrixDescriptor> decode_matrix_descriptor(std::uint64_t bits,
                                                   DescriptorVersion version = DescriptorVersion::kSm100);
 

@@ -20,6 +20,7 @@ namespace jfa::simulator {
 namespace {
 
 constexpr const char* kWhat = "tcgen05.mma";
+constexpr std::uint32_t kMostPieces = 4;  // of a row of an accumulator
 
 // Buffers that every product uses in turn.
 struct MmaScratch : Extension {
@@ -44,10 +45,10 @@ struct MmaProduct {
   std::uint32_t a_rows() const { return instruction.m / cta_count(); }
   std::uint32_t b_rows() const { return instruction.n / cta_count(); }
   std::uint32_t d_columns() const {
-    return accumulator_columns(form().cta_group, instruction.m, instruction.n);
+    return accumulator_columns(form().cta_group, instruction.m, instruction.n, form().weight_stationary);
   }
   AccumulatorPlace place(std::uint32_t m, std::uint32_t n) const {
-    return accumulator_place(form().cta_group, instruction.m, instruction.n, m, n);
+    return accumulator_place(form().cta_group, instruction.m, instruction.n, m, n, form().weight_stationary);
   }
 };
 
@@ -144,11 +145,12 @@ void MmaOperation::read_scales(MmaScratch& scratch) const {
 
 void MmaOperation::accumulate_row(const MmaScratch& scratch, std::uint32_t m) const {
   const InstructionDescriptor& instruction = product_.instruction;
-  // A row lies in one lane, or (a pair of CTAs with M = 128) in two lanes of half the columns each.
+  // A row lies in one lane, or in several lanes of a part of the columns each: two for a pair of CTAs with
+  // M = 128, two or four for mma.ws.
   const std::uint32_t columns = product_.d_columns();
   const std::uint32_t count = instruction.n / columns;
-  std::uint32_t* pieces[2] = {};
-  bool disabled[2] = {};
+  std::uint32_t* pieces[kMostPieces] = {};
+  bool disabled[kMostPieces] = {};
   for (std::uint32_t piece = 0; piece < count; ++piece) {
     const AccumulatorPlace place = product_.place(m, piece * columns);
     const std::uint32_t lane = product_.d.lane + place.cell.lane;
@@ -240,7 +242,7 @@ MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint
 
   const TensorAddress d = product_.d = TensorAddress(arguments.d_address);
   check_lane(d, "the accumulator");
-  blocks_ = accumulator_blocks(form.cta_group, instruction.m);
+  blocks_ = accumulator_blocks(form.cta_group, instruction.m, form.weight_stationary);
   d_region_ = {blocks_ << d.lane / kTensorBlockLanes, d.column, d.column + product_.d_columns()};
   if (form.a_in_tensor_memory) {
     const TensorAddress a(arguments.a_address);
@@ -253,8 +255,8 @@ MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint
   }
   // The shape, so that differing types and sizes count as different accumulators; majors and signs may
   // differ.
-  const std::uint32_t shape_bits =
-      instruction.m << 16 | instruction.n << 1 | static_cast<std::uint32_t>(instruction.d_type);
+  const std::uint32_t shape_bits = std::uint32_t{form.weight_stationary} << 31 | instruction.m << 16 |
+                                   instruction.n << 1 | static_cast<std::uint32_t>(instruction.d_type);
   order_ = product_.ctas[0]->extension<CtaTensorMemory>().sm().order(arguments.d_address, shape_bits,
                                                                      form.cta_group);
 }
@@ -264,12 +266,17 @@ SharedOperand MmaIssue::shared_operand(const char* name, std::uint64_t descripto
   SharedOperand operand{value_or_fail(decode_matrix_descriptor(descriptor), point_), major, rows,
                         element_bytes(type)};
   if (element_bits(type) < 8 && !is_packed_f4(product_.form().kind)) operand.packed_bits = element_bits(type);
+  if (operand.descriptor.swizzle_atom_bytes != 16 && (major != MatrixMajor::kMN || element_bits(type) != 32))
+    fail(ErrorKind::kDescriptor, point_,
+         fmt::format("the {} operand: swizzle 1 (128 bytes in 32-byte atoms) is for MN-major 32-bit elements",
+                     name));
   operand.check_row(name, point_);
   return operand;
 }
 
 void MmaIssue::check_lane(TensorAddress address, const char* name) const {
-  const bool half_datapath = product_.form().cta_group == 1 && product_.instruction.m == 64;
+  const MmaForm& form = product_.form();
+  const bool half_datapath = form.cta_group == 1 && product_.instruction.m == 64 && !form.weight_stationary;
   if (address.lane == 0 || (half_datapath && address.lane == kTensorBlockLanes)) return;
   fail_at(ErrorKind::kTensorMemory, point_, address.bits(),
           fmt::format("{} at tensor memory {:#010x} of a product with M = {}: its lane {} must be {}", name,

@@ -41,6 +41,7 @@ const OperandLayout& OperandLayouts::of(const SharedOperand& operand, std::uint3
                 d.stride_byte_offset,
                 d.base_offset,
                 d.swizzle_bytes,
+                d.swizzle_atom_bytes,
                 static_cast<std::uint32_t>(operand.major),
                 operand.bytes_per_element,
                 operand.row_bytes,

@@ -32,7 +32,7 @@ class OperandLayouts : public Extension {
   const OperandLayout& of(const SharedOperand& operand, std::uint32_t first_row, std::uint32_t row_count);
 
  private:
-  using Key = std::array<std::uint32_t, 10>;
+  using Key = std::array<std::uint32_t, 11>;
   std::map<Key, OperandLayout> layouts_;
 };
 

@@ -65,6 +65,9 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
   if (cta_group == 2) ctas.push_back(&pair_peer(cta, point));
   const Result<MatrixDescriptor> descriptor = decode_matrix_descriptor(descriptor_bits);
   if (!descriptor.ok()) fail(ErrorKind::kDescriptor, point, descriptor.status().message());
+  if (descriptor->swizzle_atom_bytes != 16)
+    fail(ErrorKind::kDescriptor, point,
+         "the source of tcgen05.cp: swizzle 1 (32-byte atoms) is not simulated");
   SharedOperand source{*descriptor, MatrixMajor::kK, shape.rows, 1};
   source.row_bytes = shape.row_bytes;
   const TensorAddress to(address);

@@ -90,6 +90,8 @@ uint32_t swizzle_width(CUtensorMapSwizzle swizzle) {
     case CU_TENSOR_MAP_SWIZZLE_64B:
       return 64;
     case CU_TENSOR_MAP_SWIZZLE_128B:
+    case CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B:
+    case CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B:
       return 128;
     default:
       return 0;
@@ -188,8 +190,8 @@ std::string invalid_array(const Arguments& a) {
 std::string unsupported(const Arguments& a) {
   if (a.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE)
     return fmt::format("interleave = {}: interleaved layouts are not simulated", int(a.interleave));
-  if (a.swizzle > CU_TENSOR_MAP_SWIZZLE_128B)
-    return fmt::format("swizzle = {}: 32- and 64-byte atoms are not simulated", int(a.swizzle));
+  if (a.swizzle == CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B)
+    return fmt::format("swizzle = {}: flipped halves of chunks are not simulated", int(a.swizzle));
   if (a.oob_fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
     return fmt::format("oobFill = {}: NaN fill is not simulated", int(a.oob_fill));
   if (a.data_type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ &&
@@ -266,8 +268,11 @@ std::string decode_tensor_map(const void* bytes, TensorMap* map) {
 
 uint32_t swizzle_shared_address(CUtensorMapSwizzle swizzle, uint32_t address) {
   const uint32_t width = swizzle_width(swizzle);
-  const uint32_t mask = width / 16 ? width / 16 - 1 : 0;  // 1, 3, 7: which row bits enter the chunk index
-  return address ^ (((address >> 7) & mask) << 4);
+  const uint32_t atom = swizzle == CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B   ? 32
+                        : swizzle == CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B ? 64
+                                                                         : 16;
+  const uint32_t mask = width / atom ? width / atom - 1 : 0;  // which row bits enter the atom's index
+  return address ^ ((address >> 7) & mask) * atom;
 }
 
 }  // namespace jfa::simulator

@@ -52,8 +52,8 @@ struct TensorMap {
 
 /// cuTensorMapEncodeTiled with its documented constraints. On failure returns the driver's code
 /// (CUDA_ERROR_INVALID_VALUE, or CUDA_ERROR_NOT_SUPPORTED for what the simulator does not model: interleaved
-/// layouts, NaN fill, flushing and TF32 types, the 32-byte-atom swizzles) and puts the argument, its value
-/// and the rule into `reason`, which may be null.
+/// layouts, NaN fill, flushing and TF32 types, the swizzle that flips halves of chunks) and puts the
+/// argument, its value and the rule into `reason`, which may be null.
 CUresult encode_tiled_tensor_map(CUtensorMap* map, CUtensorMapDataType data_type, cuuint32_t rank,
                                  void* global_address, const cuuint64_t* global_dim,
                                  const cuuint64_t* global_strides, const cuuint32_t* box_dim,
@@ -64,7 +64,8 @@ CUresult encode_tiled_tensor_map(CUtensorMap* map, CUtensorMapDataType data_type
 /// Reads the 128 bytes of a map. Returns what is wrong with them, empty if nothing.
 std::string decode_tensor_map(const void* bytes, TensorMap* map);
 
-/// The permutation of shared addresses: 16-byte chunks within 256, 512 or 1024 bytes, by absolute address.
+/// The permutation of shared addresses: atoms of 16 bytes (or 32, or 64) within 256, 512 or 1024 bytes, by
+/// absolute address.
 uint32_t swizzle_shared_address(CUtensorMapSwizzle swizzle, uint32_t address);
 
 }  // namespace jfa::simulator

@@ -54,7 +54,12 @@ TensorCell register_cell(TensorShape shape, int index, int lane, std::uint32_t h
 }
 
 AccumulatorPlace accumulator_place(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
-                                   std::uint32_t m, std::uint32_t n) {
+                                   std::uint32_t m, std::uint32_t n, bool weight_stationary) {
+  if (weight_stationary) {
+    // All lanes are used: pieces of the columns lie side by side in the lanes.
+    const std::uint32_t columns = accumulator_columns(cta_group, m_extent, n_extent, true);
+    return {0, {m + m_extent * (n / columns), n % columns}};
+  }
   if (cta_group == 1) {
     // M = 64 uses half of the datapath: sixteen rows in each warp's quarter.
     return {0, {m_extent == 64 ? m % 16 + 32 * (m / 16) : m, n}};
@@ -64,12 +69,14 @@ AccumulatorPlace accumulator_place(int cta_group, std::uint32_t m_extent, std::u
   return {m / 64, {m % 64 + 64 * (n / half), n % half}};
 }
 
-std::uint32_t accumulator_columns(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent) {
+std::uint32_t accumulator_columns(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
+                                  bool weight_stationary) {
+  if (weight_stationary) return n_extent / (kTensorLanes / m_extent);
   return cta_group == 2 && m_extent == 128 ? n_extent / 2 : n_extent;
 }
 
-std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent) {
-  return cta_group == 1 && m_extent == 64 ? 0b01010101 : 0xff;
+std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent, bool weight_stationary) {
+  return cta_group == 1 && m_extent == 64 && !weight_stationary ? 0b01010101 : 0xff;
 }
 
 ScalePlace scale_place(std::uint32_t row, std::uint32_t rows, bool in_halves) {

@@ -32,18 +32,19 @@ std::uint32_t shape_lanes(TensorShape shape);
 TensorCell register_cell(TensorShape shape, int index, int lane, std::uint32_t half_split, bool packed);
 
 /// Which CTA of the pair (0 for cta_group::1) holds element (m, n) of an M x N accumulator, and where from
-/// the accumulator's address.
+/// the accumulator's address. weight_stationary: of mma.ws, which has M = 32 too.
 struct AccumulatorPlace {
   std::uint32_t cta = 0;
   TensorCell cell;
 };
 AccumulatorPlace accumulator_place(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
-                                   std::uint32_t m, std::uint32_t n);
+                                   std::uint32_t m, std::uint32_t n, bool weight_stationary = false);
 
 /// Columns of one accumulator in each CTA.
-std::uint32_t accumulator_columns(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent);
+std::uint32_t accumulator_columns(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
+                                  bool weight_stationary = false);
 /// Its blocks of 16 lanes, from lane 0.
-std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent);
+std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent, bool weight_stationary = false);
 
 /// Two 16-bit elements of A share a cell, even k in the low half: a step of K = 16 takes eight columns. Rows
 /// lie in the lanes of the accumulator's rows (cta_group::2 with M = 128: again 64 lanes up, see

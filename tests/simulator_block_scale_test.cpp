@@ -109,7 +109,6 @@ Problem make_problem(const Case& c) {
   std::mt19937 random(c.m + c.n + c.scales + c.a_id);
   Problem problem;
   TensorProgram& p = problem.program;
-  p.ctas = c.ctas;
   p.columns = p.filled_columns = kColumns;
   p.shared.assign(c.ctas, std::vector<std::byte>(kSharedBytes));
   p.tensor.assign(std::size_t{c.ctas} * kLanes * kColumns, 0);

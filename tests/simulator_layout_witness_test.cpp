@@ -15,6 +15,7 @@
 #include "simulator/instruction_descriptor.h"
 #include "simulator/matrix_descriptor.h"
 #include "simulator/mma.h"
+#include "simulator/tensor_map.h"
 #include "simulator/tensor_memory_shape.h"
 
 namespace jfa::simulator {
@@ -81,6 +82,27 @@ TEST_CASE("shared-memory descriptors: the canonical layouts, in 16-byte units") 
     }
 }
 
+TEST_CASE("shared-memory descriptors and tensor maps: 128 bytes in 32-byte atoms") {
+  // Swizzle<2,5,2> o ((8,n),(4,k)):((1,L),(8,S)), of 32-bit elements along n.
+  constexpr std::uint32_t kL = 640, kS = 72;
+  MatrixDescriptor descriptor;
+  descriptor.start_address = 0x2400;
+  descriptor.leading_byte_offset = kL * 16;
+  descriptor.stride_byte_offset = kS * 16;
+  descriptor.swizzle_bytes = 128;
+  descriptor.swizzle_atom_bytes = 32;
+  const Modes mn{{8, 4}, {1, kL}}, k{{4, 2}, {8, kS}};
+  std::uint32_t wrong = 0;
+  for (std::uint32_t row = 0; row < 256; ++row)
+    for (std::uint32_t depth = 0; depth < 8; ++depth) {
+      const std::uint32_t linear = descriptor.start_address + (mn(row / 4) + k(depth)) * 16;
+      const std::uint32_t want = linear ^ (linear >> 7 & 3) << 5;
+      wrong += element_address(descriptor, MatrixMajor::kMN, row, depth, 4) != want + row % 4 * 4;
+      wrong += swizzle_shared_address(CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B, linear) != want;
+    }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("tcgen05.ld and st: bits of threads' values to bits of tensor memory") {
   // Copy_Traits of the SM100_TMEM_LOAD of N repetitions: a row of the pattern has R = width * N bits.
   for (const std::uint32_t n : {1u, 2u, 4u, 16u, 32u}) {
@@ -137,6 +159,28 @@ TEST_CASE("accumulators: tmem_frg of one and two CTAs") {
           const AccumulatorPlace place = accumulator_place(f.ctas, f.m, n, m, column);
           wrong += place.cta != (f.ctas == 1 ? 0 : f.cta(m)) ||
                    place.cell.lane + 128 * place.cell.column != f.row(m % rows) + f.column(column);
+        }
+      CAPTURE(n);
+      CAPTURE(f.m);
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("accumulators of mma.ws: tmem_frg_ws") {
+  for (const std::uint32_t n : {64u, 128u, 256u}) {
+    struct Fragment {
+      std::uint32_t m;
+      Modes column;
+    };
+    const Fragment fragments[] = {
+        {32, {{n / 4, 4}, {128, 32}}}, {64, {{n / 2, 2}, {128, 64}}}, {128, {{n}, {128}}}};
+    for (const Fragment& f : fragments) {
+      std::uint32_t wrong = 0;
+      for (std::uint32_t m = 0; m < f.m; ++m)
+        for (std::uint32_t column = 0; column < n; ++column) {
+          const TensorCell cell = accumulator_place(1, f.m, n, m, column, true).cell;
+          wrong += cell.lane + 128 * cell.column != m + f.column(column);
         }
       CAPTURE(n);
       CAPTURE(f.m);

@@ -4,7 +4,9 @@ foreach(feature mma mma_scaled tensor_memory tcgen05 driver)
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()
 # Kernels around single instructions.
-foreach(feature block_scale)
-  jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tensor_program.cpp
-               LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
-endforeach()
+if(TARGET jfa_conformance)
+  foreach(feature block_scale mma_ws)
+    jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tensor_program.cpp
+                 LIBRARIES jfa_conformance fmt::fmt LABELS sim)
+  endforeach()
+endif()

@@ -85,7 +85,7 @@ TEST_CASE("encode refuses what the driver refuses, and says which argument") {
        }},
       {"tensorRank = 2 with an interleaved", [](auto& a) { a.interleave = CU_TENSOR_MAP_INTERLEAVE_16B; }},
       {"needs SWIZZLE_32B", [](auto& a) { a.rank = 3, a.interleave = CU_TENSOR_MAP_INTERLEAVE_32B; }},
-      {"swizzle = 4", [](auto& a) { a.swizzle = CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B; },
+      {"swizzle = 5", [](auto& a) { a.swizzle = CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B; },
        CUDA_ERROR_NOT_SUPPORTED},
       {"NaN fill", [](auto& a) { a.oob_fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA; },
        CUDA_ERROR_NOT_SUPPORTED},

@@ -75,6 +75,7 @@ int decode_matrices(Decoder& d, MmaData& data) {
   data.form.cta_group = cta_group(d);
   data.form.scales = scales_of(d, data.form.kind);
   data.form.a_in_tensor_memory = d.is_address(1);
+  data.form.weight_stationary = d.has("ws");
   data.d = tensor_address_operand(d, 0);
   if (data.form.a_in_tensor_memory) {
     data.a_address = tensor_address_operand(d, 1);
@@ -110,6 +111,16 @@ void decode_mma(Decoder& d) {
   d.emit(mma).extra = d.attach(std::move(data));
 }
 
+void decode_weight_stationary_mma(Decoder& d) {
+  MmaData data;
+  const int next = decode_matrices(d, data);
+  if (next >= d.count()) d.fail("enable-input-d is missing");
+  data.enable_input_d = d.source(next, 1);
+  if (next + 1 < d.count())
+    d.fail("zero-column-mask-desc: how its fields make a mask is not documented well enough to simulate");
+  d.emit(mma).extra = d.attach(std::move(data));
+}
+
 void decode_scaled_mma(Decoder& d) {
   MmaData data;
   const int next = decode_matrices(d, data);
@@ -134,6 +145,14 @@ void register_tcgen05_mma(InstructionTable& table) {
   add("kind::mxf8f6f4.block_scale.(scale_vec::1X|block32)?", decode_scaled_mma);
   add("kind::mxf4.block_scale.(scale_vec::2X|block32)?", decode_scaled_mma);
   add("kind::mxf4nvf4.block_scale.(scale_vec::2X|block32|scale_vec::4X|block16)", decode_scaled_mma);
+  // And which of four buffers keeps B.
+  table.add(
+      "tcgen05.mma.ws.cta_group::1.(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)"
+      ".(collector::b0::fill|collector::b0::use|collector::b0::lastuse|collector::b0::discard"
+      "|collector::b1::fill|collector::b1::use|collector::b1::lastuse|collector::b1::discard"
+      "|collector::b2::fill|collector::b2::use|collector::b2::lastuse|collector::b2::discard"
+      "|collector::b3::fill|collector::b3::use|collector::b3::lastuse|collector::b3::discard)?",
+      decode_weight_stationary_mma);
 }
 
 }  // namespace jfa::simulator
