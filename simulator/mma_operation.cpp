@@ -96,6 +96,15 @@ void MmaOperation::read_tensor_operand(std::uint32_t cta, std::uint16_t* element
     const TensorCell cell = product_.place(cta * product_.a_rows() + row, 0).cell;
     const std::uint32_t* cells = memory.lane(base.lane + cell.lane) + base.column;
     std::memcpy(&elements[row * kMmaK], cells, kMmaStepBytes);
+    // A row of D in two lanes: both have the row of A.
+    const std::uint32_t other =
+        product_.place(cta * product_.a_rows() + row, product_.instruction.n - 1).cell.lane;
+    if (std::memcmp(cells, memory.lane(base.lane + other) + base.column, kMmaStepBytes) == 0) continue;
+    fail_at(ErrorKind::kTensorMemory, issue(), TensorAddress(other, base.column).bits(),
+            fmt::format(
+                "A in tensor memory differs between lanes {} and {}: with M = 128 and a pair of CTAs both "
+                "must have row {}",
+                cell.lane, other, row));
   }
 }
 

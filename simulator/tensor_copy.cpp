@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "simulator/async_operation.h"
@@ -18,13 +19,19 @@ constexpr std::uint32_t kGroupLanes = 32;
 class TensorCopy : public AsyncOperation {
  public:
   TensorCopy(const ProgramPoint& issue, std::uint64_t queue, const TensorCopyShape& shape, TensorAddress to,
-             const SharedOperand& source, std::vector<Cta*> ctas, std::shared_ptr<TensorTicket> ticket)
+             const SharedOperand& source, std::vector<Cta*> ctas, std::shared_ptr<TensorTicket> ticket,
+             std::vector<std::shared_ptr<TensorTicket>> products)
       : AsyncOperation(issue, queue),
         shape_(shape),
         to_(to),
         source_(source),
         ctas_(std::move(ctas)),
-        ticket_(std::move(ticket)) {}
+        ticket_(std::move(ticket)),
+        products_(std::move(products)) {}
+
+  bool ready() const override {
+    return std::all_of(products_.begin(), products_.end(), [](const auto& product) { return product->done; });
+  }
 
   bool advance(Machine&) override {
     std::vector<std::uint16_t> words(shape_.rows * kMmaStepBytes / 2);
@@ -52,6 +59,8 @@ class TensorCopy : public AsyncOperation {
   SharedOperand source_;
   std::vector<Cta*> ctas_;  // each copies from its own shared to its own tensor memory
   std::shared_ptr<TensorTicket> ticket_;
+  std::vector<std::shared_ptr<TensorTicket>>
+      products_;  // by the thread before: it may overwrite what they read
 };
 
 }  // namespace
@@ -92,11 +101,15 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
     }
     state.memory().set_initialised(region);  // as good as: nobody can look before it is
   }
+  std::vector<std::shared_ptr<TensorTicket>> products;
+  for (const auto& earlier : own.tickets(warp.thread(point.lane)))
+    if (!earlier->copy && !earlier->done) products.push_back(earlier);
   own.note_issue(warp.thread(point.lane), *ticket);
   own.tickets(warp.thread(point.lane)).push_back(ticket);
-  // Copies of one CTA run in the order of issue; products wait for the copies before them.
+  // Copies of one CTA run in the order of issue; products wait for the copies before them, and copies for
+  // products.
   cta.machine().post(std::make_unique<TensorCopy>(point, own.copy_queue(), shape, to, source, std::move(ctas),
-                                                  std::move(ticket)));
+                                                  std::move(ticket), std::move(products)));
 }
 
 }  // namespace jfa::simulator

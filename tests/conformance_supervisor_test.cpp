@@ -109,13 +109,14 @@ TEST_CASE("every doubt has an experiment or a reason, and its place on the page"
         experiments_of_it.empty() ? fmt::format("none: {}", doubt.without_experiment) : experiments_of_it);
     CHECK_MESSAGE(page.find(row) != std::string::npos, row);
   }
-  CHECK(number == 26);
+  CHECK(number == 30);
   for (const TestCase& test : experiments()) CHECK(test.name.starts_with("doubt "));
 }
 
 TEST_CASE("experiments come out on the simulator as assumed") {
-  for (const char* device : {"sim:sm_90a", "sim:sm_100a"}) {
-    CAPTURE(device);
+  for (const char* device :
+       {"sim:sm_90a", "sim:sm_100a", "sim:sm_100a?schedule=lazy", "sim:sm_100a?schedule=random&seed=1"}) {
+    CAPTURE(std::string(device));
     const std::unique_ptr<Session> session = Session::open(device).value();
     for (const Item& item : items("doubt")) {
       CAPTURE(item.name);
@@ -177,7 +178,7 @@ TEST_CASE("the command writes one report") {
   const auto json = nlohmann::json::parse(read_text(report));
   CHECK(json.at("target") == "sm_90a");
   CHECK(json.at("items").size() == experiments().size());
-  CHECK(json.at("doubts").size() == 26);
+  CHECK(json.at("doubts").size() == 30);
   CHECK(json.at("doubts")[11].at("experiments")[0].at("verdict") == "passed");
   REQUIRE(json.at("suites").size() == 3);
   CHECK(json.at("suites")[0].at("verdict") == "passed");

@@ -7,16 +7,14 @@ constexpr Doubt kDoubts[] = {
     {1, "whether tcgen05.mma with cta_group::1 and M = 128 takes N in steps of 8 or of 16",
      "steps of 8 work; our kernels use multiples of 16 only", ""},
     {2, "whether cta_group::2 takes N in steps of 16 or of 32",
-     "multiples of 16 work with A in shared memory",
-     "our kernels use cta_group::1 only; the experiment would need a pair of CTAs"},
+     "multiples of 16 work with A in shared memory", ""},
     {3, "which columns of tensor memory D and A may begin at", "any column", ""},
     {4, "whether the warp's bits of the lane field in tcgen05.ld and .st addresses are ignored",
      "they must name the warp's own quarter; the simulator refuses others",
      "a kernel that relies on it is wrong by the manual, whatever the hardware does"},
-    {5, "which CTA the words 4 to 7 of disable-output-lane belong to with cta_group::2", "the odd one",
-     "our kernels do not use it"},
-    {6, "whether the odd CTA of a pair may issue tcgen05.mma", "only the even one issues",
-     "nobody is known to do it, and our kernels have no pairs"},
+    {5, "which CTA the words 4 to 7 of disable-output-lane belong to with cta_group::2", "the odd one", ""},
+    {6, "whether the odd CTA of a pair may issue tcgen05.mma",
+     "it may, as the ISA says of a thread of the pair; kernels are known to issue from the even one", ""},
     {7, "whether base_offset of a descriptor is subtracted on sm_100 as on Hopper",
      "as on Hopper, where it was measured", ""},
     {8, "whether generic reads need a proxy fence before an asynchronous overwrite",
@@ -35,7 +33,7 @@ constexpr Doubt kDoubts[] = {
      "summed; the sum is "
      "cut to f32",
      ""},
-    {15, "where tcgen05.cp puts what it copies", "as CUTLASS's traits say", "our kernels do not use it"},
+    {15, "where tcgen05.cp puts what it copies", "as CUTLASS's traits say", ""},
     {16, "which half of a register .pack::16b fills from which column", "the low half from the lower column",
      ""},
     {17, "which cells 16x32bx2 touches",
@@ -50,14 +48,21 @@ constexpr Doubt kDoubts[] = {
      "within the bounds that the PTX ISA states", "the sweeps of the group approximation"},
     {22, "what happens to a signal to a CTA that has exited", "it is an error, which the simulator reports",
      "undefined behaviour: a run proves nothing"},
-    {23, "whether A in tensor memory is duplicated for cta_group::2 and M = 128", "it must be",
-     "our kernels use cta_group::1 only"},
+    {23, "whether A in tensor memory is duplicated for cta_group::2 and M = 128",
+     "it must be; the simulator refuses halves of the lanes that differ", ""},
     {24, "everything about tcgen05: nothing of it was executed by us on hardware",
      "documents and other people's code",
      "all experiments that need sm_100, and the forward and backward suites"},
-    {25, "the layout of D with .ws and M = 64", "split in two halves of lanes", "our kernels do not use .ws"},
-    {26, "the swizzles with 32-byte and 64-byte atoms", "as the PTX tables say",
-     "our kernels do not use them"},
+    {25, "the layout of D with .ws and M below 128", "pieces of the columns side by side in all lanes", ""},
+    {26, "the swizzles with 32-byte and 64-byte atoms", "as the PTX tables say", ""},
+    {27, "whether tcgen05.cp waits for products before it that read what it overwrites",
+     "it does, behind those of its thread: CUTLASS and DeepGEMM copy scale factors so", ""},
+    {28, "where tensor cores look for scale factors",
+     "in every quarter of the lanes, as CUTLASS places them; the simulator refuses quarters that differ", ""},
+    {29, "whether a group of 4-bit products whose sum is zero counts where sums are aligned",
+     "it does, by the exponents of its scale factors", ""},
+    {30, "how elements of 4 and 6 bits lie in shared memory for kinds f8f6f4 and mxf8f6f4",
+     "16 in the first 8 or 12 of every 16 bytes, the first in the lowest bits", ""},
 };
 
 }  // namespace
@@ -69,6 +74,9 @@ const std::vector<TestCase>& experiments() {
     std::vector<TestCase> all;
     add_copy_experiments(all);
     add_tensor_experiments(all);
+    add_layout_experiments(all);
+    add_pair_experiments(all);
+    add_scale_experiments(all);
     return all;
   }();
   return cases;

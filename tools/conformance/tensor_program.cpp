@@ -18,20 +18,20 @@ constexpr const char* kKernel = R"(.extern .shared .align 1024 .b8 smem[];
 {{
   .reg .pred %p, %q, %more, %first, %warp0;
   .reg .b16 %mask;
-  .reg .b32 %tid, %warp, %rank, %base, %bar, %i, %v<8>, %t, %mine, %thread, %b<8>;
+  .reg .b32 %local, %warp, %rank, %base, %bar, %i, %v<8>, %t, %mine, %thread, %b<8>;
   .reg .b64 %s, %from, %to, %a<8>;
-  mov.u32 %tid, %tid.x;
-  shr.u32 %warp, %tid, 5;
+  mov.u32 %local, %tid.x;
+  shr.u32 %warp, %local, 5;
   mov.u32 %rank, %cluster_ctarank;
   mov.u32 %bar, smem;
   add.u32 %base, %bar, 1024;
-  setp.eq.u32 %first, %tid, 0;
+  setp.eq.u32 %first, %local, 0;
   setp.eq.u32 %warp0, %warp, 0;
   @%first mbarrier.init.shared::cta.b64 [%bar], 1;
   ld.param.b64 %from, [shared_in];
   mul.wide.u32 %a0, %rank, {4};
   add.s64 %from, %from, %a0;
-  shl.b32 %i, %tid, 4;
+  shl.b32 %i, %local, 4;
 COPY:
   setp.ge.u32 %more, %i, {4};
   @%more bra COPIED;
@@ -55,7 +55,7 @@ ALLOCATED:
   shl.b32 %mine, %warp, 21;
   add.u32 %mine, %mine, %t;
   shl.b32 %thread, %rank, 7;
-  add.u32 %thread, %thread, %tid;
+  add.u32 %thread, %thread, %local;
   ld.param.b64 %from, [tensor_in];
   mad.wide.u32 %from, %thread, {2}, %from;
   mov.b32 %i, 0;

@@ -1,0 +1,181 @@
+// Experiments that show where copies and products put things in tensor memory, and where tensor copies put
+// them in shared memory.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "tools/conformance/doubts.h"
+#include "tools/conformance/product_program.h"
+
+namespace jfa::conformance {
+namespace {
+
+// --- tcgen05.cp: word i of shared memory holds i.
+
+struct CopyShape {
+  const char* modifiers;
+  std::uint32_t rows, words;  // of a row
+  std::vector<std::uint32_t> (*lanes)(std::uint32_t row);
+};
+
+const CopyShape kCopies[] = {{"128x256b", 128, 8, [](std::uint32_t row) { return std::vector{row}; }},
+                             {"128x128b", 128, 4, [](std::uint32_t row) { return std::vector{row}; }},
+                             {"64x128b.warpx2::02_13", 64, 4,
+                              [](std::uint32_t row) {
+                                return std::vector{row, row + 64};
+                              }},
+                             {"64x128b.warpx2::01_23", 64, 4,
+                              [](std::uint32_t row) {
+                                const std::uint32_t lane = row / 32 * 64 + row % 32;
+                                return std::vector{lane, lane + 32};
+                              }},
+                             {"32x128b.warpx4", 32, 4, [](std::uint32_t row) {
+                                return std::vector{row, row + 32, row + 64, row + 96};
+                              }}};
+
+// From chunks of 16 bytes, eight rows one behind the other, and groups of rows 256 bytes apart.
+TestKernel copy(const CopyShape& shape) {
+  constexpr std::uint32_t kStride = 256, kLeading = 128, kImageWords = 1024, kColumn = 8;
+  TensorProgram p;
+  p.columns = p.filled_columns = 32;
+  p.tensor.assign(kTensorProgramLanes * p.columns, 0xaaaaaaaa);
+  std::vector<std::uint32_t> image(kImageWords);
+  for (std::uint32_t i = 0; i < kImageWords; ++i) image[i] = i;
+  p.shared = {std::vector<std::byte>(kImageWords * 4)};
+  std::memcpy(p.shared[0].data(), image.data(), p.shared[0].size());
+  p.expected = p.tensor;
+  for (std::uint32_t row = 0; row < shape.rows; ++row)
+    for (std::uint32_t word = 0; word < shape.words; ++word)
+      for (const std::uint32_t lane : shape.lanes(row))
+        p.cell(p.expected, 0, lane, kColumn + word) =
+            (row / 8 * kStride + word / 4 * kLeading + row % 8 * 16) / 4 + word % 4;
+  p.issue = fmt::format(
+      "add.s64 %a0, %s, {};\nadd.u32 %b0, %t, {};\ntcgen05.cp.cta_group::1.{} [%b0], %a0;\n",
+      std::uint64_t{1} << 46 | std::uint64_t{kStride >> 4} << 32 | std::uint64_t{kLeading >> 4} << 16,
+      kColumn, shape.modifiers);
+  return kernel_of(p);
+}
+
+// --- mma.ws.
+
+ExactProduct weight_stationary(std::uint32_t m) {
+  ExactProduct product;
+  product.opcode = "tcgen05.mma.ws.cta_group::1.kind::f16";
+  product.m = m;
+  const std::uint32_t columns = product.n * m / 128;
+  product.place = [m, columns](std::uint32_t row, std::uint32_t n) {
+    return TensorPlace{0, row + m * (n / columns), n % columns};
+  };
+  return product;
+}
+
+// --- Swizzles in atoms of 32 and 64 bytes: a tensor copy of 16 rows of 128 bytes.
+
+TestKernel swizzled_copy(CUtensorMapSwizzle swizzle, std::uint32_t atom_bytes) {
+  constexpr std::uint32_t kRows = 16, kWords = 32;
+  TestKernel kernel;
+  kernel.block.x = 128;
+  kernel.output_bytes = kRows * kWords * 4;
+  std::vector<std::uint32_t> words(kRows * kWords), expected(words.size());
+  for (std::uint32_t i = 0; i < words.size(); ++i) {
+    words[i] = i;
+    const std::uint32_t byte = i * 4, atoms = 128 / atom_bytes;
+    expected[(byte ^ (byte >> 7 & (atoms - 1)) * atom_bytes) / 4] = i;
+  }
+  kernel.inputs = {std::vector<std::byte>(words.size() * 4)};
+  std::memcpy(kernel.inputs[0].data(), words.data(), kernel.inputs[0].size());
+  kernel.expected.resize(kernel.output_bytes);
+  std::memcpy(kernel.expected.data(), expected.data(), kernel.output_bytes);
+  kernel.maps = {{CU_TENSOR_MAP_DATA_TYPE_UINT32, {kWords, kRows}, {128}, {kWords, kRows}, swizzle, 0}};
+  kernel.ptx = R"(.visible .entry test(.param .u64 out, .param .u64 in0, .param .align 64 .b8 map[128])
+.reqntid 128
+{
+.reg .b32 %t, %tile, %bar, %i, %v<2>; .reg .b64 %out, %map, %a; .reg .pred %p, %first;
+.shared .align 1024 .b8 tile[2048];
+.shared .align 8 .b64 barrier;
+mov.u32 %t, %tid.x;
+setp.eq.u32 %first, %t, 0;
+mov.u32 %tile, tile;
+mov.u32 %bar, barrier;
+mov.b64 %map, map;
+cvta.param.u64 %map, %map;
+ld.param.u64 %out, [out];
+@%first mbarrier.init.shared::cta.b64 [%bar], 1;
+@%first fence.mbarrier_init.release.cluster;
+bar.sync 0;
+@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 2048;
+@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%tile], [%map, {0, 0}], [%bar];
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0;
+@!%p bra WAIT;
+mov.u32 %i, %t;
+NEXT: shl.b32 %v0, %i, 2;
+add.u32 %v0, %v0, %tile;
+ld.shared.b32 %v1, [%v0];
+mad.wide.u32 %a, %i, 4, %out;
+st.global.b32 [%a], %v1;
+add.u32 %i, %i, 128;
+setp.lt.u32 %p, %i, 512;
+@%p bra NEXT;
+ret;
+}
+)";
+  return kernel;
+}
+
+// tf32 operands that lie along m and n, in atoms of 32 bytes: four k of 32 elements each are 512 bytes.
+TestKernel atoms_of_32_bytes(std::string_view name) {
+  constexpr std::uint32_t kDepth = 8, kRowsOfAtom = 32, kAtomBytes = kDepth * 128, kB = 4096;
+  ExactProduct product;
+  product.opcode = "tcgen05.mma.cta_group::1.kind::tf32";
+  product.n = 64;
+  product.descriptor_bits = 1u << 4 | 2u << 7 | 2u << 10 | 3u << 15;
+  // The numbers as K-major rows, which are put where the atoms have them.
+  TensorProgram p = exact_program({.opcode = product.opcode,
+                                   .n = product.n,
+                                   .descriptor_bits = product.descriptor_bits,
+                                   .a_code = tf32_code,
+                                   .b_code = tf32_code},
+                                  name);
+  const std::vector<std::byte> rows = p.shared[0];
+  std::fill(p.shared[0].begin(), p.shared[0].end(), std::byte{0});
+  const auto move = [&](std::uint32_t offset, std::uint32_t count) {
+    for (std::uint32_t row = 0; row < count; ++row)
+      for (std::uint32_t k = 0; k < kDepth; ++k) {
+        const std::uint32_t from = offset + k / 4 * count * 16 + row * 16 + k % 4 * 4;
+        const std::uint32_t linear = row / kRowsOfAtom * kAtomBytes + k * 128 + row % kRowsOfAtom * 4;
+        std::memcpy(&p.shared[0][offset + (linear ^ (linear >> 7 & 3) << 5)], &rows[from], 4);
+      }
+  };
+  move(0, product.m);
+  move(kB, product.n);
+  const std::uint64_t layout = std::uint64_t{1} << 61 | std::uint64_t{1} << 46 |
+                               std::uint64_t{512 >> 4} << 32 | std::uint64_t{kAtomBytes >> 4} << 16;
+  p.issue = fmt::format("add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\n{} [%t], %a0, %a1, {}, %p;\n", layout,
+                        layout | kB >> 4, product.opcode,
+                        product.descriptor_bits | (product.n >> 3) << 17 | (product.m >> 4) << 24);
+  return kernel_of(p);
+}
+
+}  // namespace
+
+void add_layout_experiments(std::vector<TestCase>& cases) {
+  const auto add = [&](const std::string& name, std::function<TestKernel()> make,
+                       Needs needs = Needs::kBlackwell) {
+    cases.push_back({name, "doubt", needs, std::move(make)});
+  };
+  for (const CopyShape& shape : kCopies)
+    add(fmt::format("doubt 15: tcgen05.cp.{}", shape.modifiers), [&shape] { return copy(shape); });
+  for (const std::uint32_t m : {32u, 64u}) {
+    const std::string name = fmt::format("doubt 25: mma.ws with M = {}", m);
+    add(name, [m, name] { return kernel_of(exact_program(weight_stationary(m), name)); });
+  }
+  add("doubt 26: a tensor copy in atoms of 32 bytes",
+      [] { return swizzled_copy(CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B, 32); });
+  add("doubt 26: a tensor copy in atoms of 64 bytes",
+      [] { return swizzled_copy(CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B, 64); });
+  const std::string atoms = "doubt 26: MN-major tf32 operands in atoms of 32 bytes";
+  add(atoms, [atoms] { return atoms_of_32_bytes(atoms); });
+}
+
+}  // namespace jfa::conformance
