@@ -75,8 +75,24 @@ Status decode_types(std::uint32_t bits, const MmaForm& form, InstructionDescript
   if (form.a_in_tensor_memory && !is_packed_f4(form.kind) && element_bits(*a_type) < 8)
     return error(bits, "A of {}-bit elements in tensor memory: where in its byte one lies is not documented",
                  element_bits(*a_type));
+  if (form.sparse && (element_bits(*a_type) < 8 || element_bits(*b_type) < 8))
+    return error(bits, "sparse products of 4- and 6-bit elements: how they are packed is not documented");
   descriptor.a_type = *a_type;
   descriptor.b_type = *b_type;
+  return {};
+}
+
+Status decode_sparsity(std::uint32_t bits, const MmaForm& form, InstructionDescriptor& descriptor) {
+  const bool sparse = field(bits, 2, 2) != 0;
+  const std::uint32_t selector = field(bits, 1, 0);
+  if (sparse && !form.sparse) return error(bits, "sparse (bit 2) on a dense mma");
+  if (!sparse && form.sparse) return error(bits, "dense (bit 2) on a sparse mma");
+  if (!sparse && selector != 0) return error(bits, "sparsity selector (bits 1:0) of a dense mma");
+  const bool has_selector = form.kind == MmaKind::kF16 || form.kind == MmaKind::kTF32;
+  if (selector > (has_selector ? 1 : 0))
+    return error(bits, "sparsity selector {} (bits 1:0): it must be {}", selector,
+                 has_selector ? "0 or 1" : "0");
+  descriptor.sparsity_selector = selector;
   return {};
 }
 
@@ -133,6 +149,8 @@ Status check_shape(std::uint32_t bits, const MmaForm& form, const InstructionDes
   if (form.weight_stationary) return check_weight_stationary_shape(bits, form, descriptor);
   const std::uint32_t m = descriptor.m;
   const std::uint32_t n = descriptor.n;
+  if (form.sparse && m != 128 * static_cast<std::uint32_t>(form.cta_group))
+    return error(bits, "M = {} of a sparse mma: where metadata lies is known for 128 rows in a CTA only", m);
   if (is_block_scaled(form.kind) && form.cta_group == 1) {
     if (m != 128) return error(bits, "M = {} is not 128 (block scales, cta_group::1)", m);
   } else if (form.cta_group == 1 ? (m != 64 && m != 128) : (m != 128 && m != 256)) {
@@ -151,12 +169,11 @@ Status check_shape(std::uint32_t bits, const MmaForm& form, const InstructionDes
 }  // namespace
 
 Result<InstructionDescriptor> decode_instruction_descriptor(std::uint32_t bits, const MmaForm& form) {
-  if (field(bits, 1, 0) != 0) return error(bits, "sparsity selector (bits 1:0) of a dense mma");
-  if (field(bits, 2, 2) != 0) return error(bits, "sparse (bit 2) on a dense mma");
-
   InstructionDescriptor descriptor;
-  Status status = is_block_scaled(form.kind) ? decode_scaled(bits, form, descriptor)
-                                             : decode_unscaled(bits, form.kind, descriptor);
+  Status status = decode_sparsity(bits, form, descriptor);
+  if (!status.ok()) return status;
+  status = is_block_scaled(form.kind) ? decode_scaled(bits, form, descriptor)
+                                      : decode_unscaled(bits, form.kind, descriptor);
   if (status.ok()) status = decode_types(bits, form, descriptor);
   if (!status.ok()) return status;
   descriptor.negate_a = field(bits, 13, 13) != 0;

@@ -22,6 +22,7 @@ struct MmaForm {
   int cta_group = 1;
   bool a_in_tensor_memory = false;  ///< the TS form, whose A must be K-major
   bool weight_stationary = false;   ///< mma.ws
+  bool sparse = false;              ///< mma.sp: k counts twice the elements of A
   std::uint32_t scales = 0;  ///< .scale_vec::NX: scale factors for a step of a row; 0: kind without any
 };
 
@@ -37,6 +38,7 @@ struct InstructionDescriptor {
   MatrixMajor b_major = MatrixMajor::kK;
   std::uint32_t m = 0;
   std::uint32_t n = 0;
+  std::uint32_t sparsity_selector = 0;  // sparse: of two columns of metadata
   // Block-scaled kinds: the first byte of the scale factors in their 32-bit cells.
   ScaleType scale_type = ScaleType::kUe8m0;
   std::uint32_t a_scale_id = 0;

@@ -12,6 +12,7 @@
 #include "simulator/mma.h"
 #include "simulator/mma_f4.h"
 #include "simulator/mma_scales.h"
+#include "simulator/mma_sparse.h"
 #include "simulator/shared_operand.h"
 #include "simulator/tensor_memory_shape.h"
 #include "simulator/tensor_memory_state.h"
@@ -29,6 +30,9 @@ struct MmaScratch : Extension {
   PackedF4Operands f4_operands;
   std::vector<std::uint16_t> a, b;
   std::vector<std::uint8_t> a_scales, b_scales;
+  // Sparse forms: the second half of B along k, what each row of A meets, and that.
+  std::vector<std::uint16_t> b_second, gathered;
+  std::vector<std::uint8_t> positions;
 };
 
 // What an instruction multiplies and where it lies.
@@ -36,7 +40,9 @@ struct MmaProduct {
   MmaArguments arguments;
   InstructionDescriptor instruction;
   TensorAddress d;
-  SharedOperand a, b;  // per CTA; a is unused if it lies in tensor memory
+  SharedOperand a, b;      // per CTA; a is unused if it lies in tensor memory
+  SharedOperand b_second;  // of sparse forms: B's second half along k
+  SparseMetadata metadata;
   ScaleFactors a_scales, b_scales;
   std::vector<Cta*> ctas;
 
@@ -80,9 +86,10 @@ class MmaOperation : public AsyncOperation {
  private:
   void read_operands(MmaScratch& scratch) const;
   void read_scales(MmaScratch& scratch) const;
+  void read_sparse(MmaScratch& scratch) const;
   void read_tensor_operand(std::uint32_t cta, std::uint16_t* elements) const;
-  void accumulate_row(const MmaScratch& scratch, std::uint32_t m) const;
-  void accumulate(const MmaScratch& scratch, std::uint32_t m, std::uint32_t* row) const;
+  void accumulate_row(MmaScratch& scratch, std::uint32_t m) const;
+  void accumulate(MmaScratch& scratch, std::uint32_t m, std::uint32_t* row) const;
 
   MmaProduct product_;
   std::shared_ptr<TensorTicket> ticket_;
@@ -132,8 +139,20 @@ void MmaOperation::read_operands(MmaScratch& scratch) const {
   }
   if (instruction.negate_a) negate_elements(instruction.a_type, scratch.a);
   if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b);
+  if (form.sparse) return read_sparse(scratch);
   scratch.operands.load(instruction.a_type, instruction.b_type, scratch.a, scratch.b);
   if (is_block_scaled(form.kind)) scratch.operands.scale(scratch.a_scales, scratch.b_scales);
+}
+
+void MmaOperation::read_sparse(MmaScratch& scratch) const {
+  const InstructionDescriptor& instruction = product_.instruction;
+  scratch.b_second.resize(scratch.b.size());
+  scratch.positions.clear();
+  for (std::uint32_t cta = 0; cta < product_.cta_count(); ++cta) {
+    product_.b_second.read(*product_.ctas[cta], &scratch.b_second[cta * product_.b_rows() * kMmaK]);
+    product_.metadata.read(*product_.ctas[cta], scratch.positions, issue());
+  }
+  if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b_second);
 }
 
 void MmaOperation::read_scales(MmaScratch& scratch) const {
@@ -152,7 +171,7 @@ void MmaOperation::read_scales(MmaScratch& scratch) const {
   }
 }
 
-void MmaOperation::accumulate_row(const MmaScratch& scratch, std::uint32_t m) const {
+void MmaOperation::accumulate_row(MmaScratch& scratch, std::uint32_t m) const {
   const InstructionDescriptor& instruction = product_.instruction;
   // A row lies in one lane, or in several lanes of a part of the columns each: two for a pair of CTAs with
   // M = 128, two or four for mma.ws.
@@ -176,7 +195,7 @@ void MmaOperation::accumulate_row(const MmaScratch& scratch, std::uint32_t m) co
     if (!disabled[piece]) std::copy_n(row + piece * columns, columns, pieces[piece]);
 }
 
-void MmaOperation::accumulate(const MmaScratch& scratch, std::uint32_t m, std::uint32_t* row) const {
+void MmaOperation::accumulate(MmaScratch& scratch, std::uint32_t m, std::uint32_t* row) const {
   const InstructionDescriptor& instruction = product_.instruction;
   const MmaArguments& arguments = product_.arguments;
   const bool f32 = instruction.d_type == MmaAccumulator::kF32;
@@ -187,7 +206,15 @@ void MmaOperation::accumulate(const MmaScratch& scratch, std::uint32_t m, std::u
       row[n] =
           std::bit_cast<std::uint32_t>(std::ldexp(std::bit_cast<float>(row[n]), -arguments.scale_input_d));
   }
-  if (is_packed_f4(product_.form().kind)) {
+  if (product_.form().sparse) {
+    // Each row of A meets other elements of B.
+    const std::size_t elements = product_.metadata.elements;
+    gather_step(scratch.b, scratch.b_second, std::span(scratch.positions).subspan(m * elements, elements),
+                element_bytes(instruction.b_type), scratch.gathered);
+    scratch.operands.load(instruction.a_type, instruction.b_type,
+                          std::span(scratch.a).subspan(m * kMmaK, kMmaK), scratch.gathered);
+    scratch.operands.accumulate_row(instruction.d_type, 0, row, instruction.saturate);
+  } else if (is_packed_f4(product_.form().kind)) {
     scratch.f4_operands.accumulate_row(static_cast<int>(m), row);
   } else {
     scratch.operands.accumulate_row(instruction.d_type, static_cast<int>(m), row, instruction.saturate);
@@ -244,6 +271,13 @@ MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint
                                 instruction.a_type);
   product_.b =
       shared_operand("B", arguments.b_descriptor, instruction.b_major, product_.b_rows(), instruction.b_type);
+  if (form.sparse) {
+    product_.b_second = product_.b;
+    product_.b_second.descriptor =
+        next_step(product_.b.descriptor, instruction.b_major, product_.b.bytes_per_element);
+    product_.b_second.check_row("B", point);
+    product_.metadata = sparse_metadata(arguments.metadata_address, instruction, point);
+  }
   if (is_block_scaled(form.kind)) {
     product_.a_scales = a_scale_factors(arguments.a_scale_address, form, instruction, point);
     product_.b_scales = b_scale_factors(arguments.b_scale_address, form, instruction, point);
@@ -315,6 +349,11 @@ void MmaIssue::begin_operands(Cta& cta) {
     product_.a.begin(cta, 0, product_.a.rows, "the A operand of tcgen05.mma", point_, ticket_->flights);
   }
   product_.b.begin(cta, 0, product_.b.rows, "the B operand of tcgen05.mma", point_, ticket_->flights);
+  if (product_.form().sparse) {
+    product_.b_second.begin(cta, 0, product_.b.rows, "the B operand of tcgen05.mma", point_,
+                            ticket_->flights);
+    begin_read(state, product_.metadata.region(), "tcgen05.mma with sparse metadata");
+  }
   if (!is_block_scaled(product_.form().kind)) return;
   for (const TensorRegion& region : product_.a_scales.regions())
     begin_read(state, region, "tcgen05.mma with scale factors of A");

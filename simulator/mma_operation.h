@@ -21,6 +21,7 @@ struct MmaArguments {
   int scale_input_d = 0;  // D enters as D * 2^-scale
   /// Bit i of the concatenated words: lane i of D is not written; lanes 128 … 255 are the odd CTA's.
   std::array<std::uint32_t, 8> disable_output_lane{};
+  std::uint32_t metadata_address = 0;  // tensor memory: of sparse forms
   // Tensor memory: of block-scaled kinds.
   std::uint32_t a_scale_address = 0;
   std::uint32_t b_scale_address = 0;

@@ -5,7 +5,7 @@ foreach(feature mma mma_scaled tensor_memory tcgen05 driver)
 endforeach()
 # Kernels around single instructions.
 if(TARGET jfa_conformance)
-  foreach(feature block_scale mma_ws)
+  foreach(feature block_scale mma_ws mma_sparse)
     jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tensor_program.cpp
                  LIBRARIES jfa_conformance fmt::fmt LABELS sim)
   endforeach()

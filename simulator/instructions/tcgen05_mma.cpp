@@ -15,6 +15,7 @@ struct MmaData {
   AddressOperand a_address;
   Slot a_descriptor = kNoSlot;
   Slot b_descriptor = kNoSlot;
+  AddressOperand metadata_address;
   Slot instruction_descriptor = kNoSlot;
   AddressOperand a_scale_address, b_scale_address;
   Slot enable_input_d = kNoSlot;
@@ -38,6 +39,7 @@ Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
     }
     arguments.b_descriptor = warp.lanes<std::uint64_t>(data.b_descriptor)[lane];
     arguments.instruction_descriptor = warp.lanes<std::uint32_t>(data.instruction_descriptor)[lane];
+    if (data.form.sparse) arguments.metadata_address = address(data.metadata_address);
     if (is_block_scaled(data.form.kind)) {
       arguments.a_scale_address = address(data.a_scale_address);
       arguments.b_scale_address = address(data.b_scale_address);
@@ -83,8 +85,11 @@ int decode_matrices(Decoder& d, MmaData& data) {
     data.a_descriptor = d.source(1, 64);
   }
   data.b_descriptor = d.source(2, 64);
-  data.instruction_descriptor = d.source(3, 32);
-  return 4;
+  int next = 3;
+  data.form.sparse = d.has("sp");
+  if (data.form.sparse) data.metadata_address = tensor_address_operand(d, next++);
+  data.instruction_descriptor = d.source(next, 32);
+  return next + 1;
 }
 
 void decode_mma(Decoder& d) {
@@ -142,6 +147,9 @@ void register_tcgen05_mma(InstructionTable& table) {
     table.add(fmt::format("tcgen05.mma.(cta_group::1|cta_group::2).{}{}", kinds, collector), decode);
   };
   add("(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)", decode_mma);
+  table.add(
+      "tcgen05.mma.sp.(cta_group::1|cta_group::2).(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)" + collector,
+      decode_mma);
   add("kind::mxf8f6f4.block_scale.(scale_vec::1X|block32)?", decode_scaled_mma);
   add("kind::mxf4.block_scale.(scale_vec::2X|block32)?", decode_scaled_mma);
   add("kind::mxf4nvf4.block_scale.(scale_vec::2X|block32|scale_vec::4X|block16)", decode_scaled_mma);

@@ -99,8 +99,6 @@ constexpr Reason kReasons[] = {
     {"mma.sync.kind::mxf8f6f4", "sm_120 only"},
     {"mma.sp", "sparse operands: no kernel of attention, GEMM or reduction was seen to use them"},
     {"wgmma.mma_async.sp", "sparse operands: no kernel of attention, GEMM or reduction was seen to use them"},
-    {"tcgen05.mma.sp",
-     "sparse operands: which column of the metadata the selector picks is documented for tf32 only"},
     {"tcgen05.ld.red", "sm_103 and later"},
     {"tcgen05.shift", "not in sm_100f, and no kernel was seen to use it"},
     {"alloca", "stacks of unknown size; local variables are simulated"},

@@ -1,0 +1,89 @@
+#include "simulator/mma_sparse.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "simulator/mma.h"
+#include "simulator/tensor_memory_state.h"
+
+namespace jfa::simulator {
+namespace {
+
+constexpr std::uint32_t kRows = 128;
+constexpr std::uint32_t kTf32Elements = 8, kByteElements = 32;
+
+// One of two elements stays: its position is coded twice.
+constexpr std::uint32_t kFirstOfTwo = 0b0100, kSecondOfTwo = 0b1110;
+
+}  // namespace
+
+MetadataPlace metadata_place(std::uint32_t elements, std::uint32_t m, std::uint32_t k) {
+  if (elements == kByteElements) return {m, k / 4};
+  // Cells hold half of the elements of two rows eight apart; the other half lies eight lanes up.
+  const std::uint32_t along_k = elements == kTf32Elements ? k / 2 : k / 4;  // of eight nibbles
+  return {m % 8 + 16 * (m / 16) + 8 * (along_k / 4), m / 8 % 2 * 4 + along_k % 4};
+}
+
+void SparseMetadata::read(Cta& cta, std::vector<std::uint8_t>& positions, const ProgramPoint& point) const {
+  TensorMemory& memory = cta.extension<CtaTensorMemory>().memory();
+  const std::uint32_t group = elements == kTf32Elements ? 2 : 4;  // elements along k that a nibble covers
+  for (std::uint32_t m = 0; m < kRows; ++m)
+    for (std::uint32_t k = 0; k < 2 * elements; k += group) {
+      const MetadataPlace place = metadata_place(elements, m, k);
+      const std::uint32_t cell_column = column + place.nibble / 8;
+      const std::uint32_t nibble = memory.cell(place.lane, cell_column) >> place.nibble % 8 * 4 & 0xf;
+      const std::uint32_t first = nibble & 3, second = nibble >> 2;
+      const bool valid = group == 2 ? nibble == kFirstOfTwo || nibble == kSecondOfTwo : first < second;
+      if (!valid)
+        fail_at(ErrorKind::kInvalidOperand, point, TensorAddress(place.lane, cell_column).bits(),
+                fmt::format("the sparse metadata of row {}, k = {} … {} is {:#x}: {}", m, k, k + group - 1,
+                            nibble, group == 2 ? "it must be 0x4 or 0xe" : "its two positions must ascend"));
+      if (group == 2) {
+        positions.push_back(static_cast<std::uint8_t>(k + (nibble == kSecondOfTwo ? 1 : 0)));
+      } else {
+        positions.push_back(static_cast<std::uint8_t>(k + first));
+        positions.push_back(static_cast<std::uint8_t>(k + second));
+      }
+    }
+}
+
+SparseMetadata sparse_metadata(std::uint32_t address_bits, const InstructionDescriptor& instruction,
+                               const ProgramPoint& point) {
+  const TensorAddress address(address_bits);
+  if (address.lane != 0 || address.column % 2 != 0)
+    fail_at(
+        ErrorKind::kTensorMemory, point, address_bits,
+        fmt::format("the sparse metadata at tensor memory {:#010x}: its lane must be 0 and its column even",
+                    address_bits));
+  return {address.column + instruction.sparsity_selector, kMmaStepBytes / element_bytes(instruction.a_type)};
+}
+
+void gather_step(std::span<const std::uint16_t> first_step, std::span<const std::uint16_t> second_step,
+                 std::span<const std::uint8_t> positions, std::uint32_t bytes,
+                 std::vector<std::uint16_t>& gathered) {
+  gathered.resize(first_step.size());
+  const std::uint32_t elements = kMmaStepBytes / bytes;
+  for (std::size_t row = 0; row < first_step.size(); row += kMmaK)
+    for (std::size_t i = 0; i < elements; ++i) {
+      const bool second = positions[i] >= elements;
+      const auto* step = reinterpret_cast<const std::byte*>(&(second ? second_step : first_step)[row]);
+      std::memcpy(reinterpret_cast<std::byte*>(&gathered[row]) + i * bytes,
+                  step + (positions[i] - (second ? elements : 0)) * bytes, bytes);
+    }
+}
+
+MatrixDescriptor next_step(MatrixDescriptor descriptor, MatrixMajor major, std::uint32_t bytes_per_element) {
+  const bool swizzled = descriptor.swizzle_bytes != 0;
+  if (major == MatrixMajor::kK) {
+    descriptor.start_address += swizzled ? kMmaStepBytes : 2 * descriptor.leading_byte_offset;
+    return descriptor;
+  }
+  const std::uint32_t rows = descriptor.swizzle_atom_bytes == 32 ? 4 : 8;  // along k, of a group
+  const std::uint32_t groups = kMmaStepBytes / bytes_per_element / rows;
+  descriptor.start_address +=
+      groups * (swizzled ? descriptor.stride_byte_offset : descriptor.leading_byte_offset);
+  return descriptor;
+}
+
+}  // namespace jfa::simulator

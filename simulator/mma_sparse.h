@@ -1,0 +1,47 @@
+// Sparse operands of tcgen05.mma.sp: of A only every second element is there, and metadata in tensor memory
+// says which elements of B each of them meets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "simulator/instruction_descriptor.h"
+#include "simulator/machine.h"
+#include "simulator/tensor_memory.h"
+
+namespace jfa::simulator {
+
+/// The metadata of one step, of 128 rows in each CTA.
+struct SparseMetadata {
+  std::uint32_t column = 0;
+  std::uint32_t elements = 0;  ///< of A in a row: half of those along k
+
+  /// Of 8-bit elements two columns, else one.
+  std::uint32_t columns() const { return elements == 32 ? 2 : 1; }
+  TensorRegion region() const { return {0xff, column, column + columns()}; }
+  /// Appends, for each element of A, row by row, which k it stands for. Throws kInvalidOperand for metadata
+  /// that means nothing.
+  void read(Cta& cta, std::vector<std::uint8_t>& positions, const ProgramPoint& point) const;
+};
+
+/// Checks the address: lane 0, an even column, to which the descriptor's selector adds.
+SparseMetadata sparse_metadata(std::uint32_t address, const InstructionDescriptor& instruction,
+                               const ProgramPoint& point);
+
+/// The lane of the nibble for row m and the elements along k from k on, and which nibble of the row of cells
+/// it is. elements: see SparseMetadata.
+struct MetadataPlace {
+  std::uint32_t lane = 0, nibble = 0;
+};
+MetadataPlace metadata_place(std::uint32_t elements, std::uint32_t m, std::uint32_t k);
+
+/// Of rows of two steps of B, the elements at `positions`: rows of one step. bytes: of an element.
+void gather_step(std::span<const std::uint16_t> first_step, std::span<const std::uint16_t> second_step,
+                 std::span<const std::uint8_t> positions, std::uint32_t bytes,
+                 std::vector<std::uint16_t>& gathered);
+
+/// The descriptor of an operand's next step along k.
+MatrixDescriptor next_step(MatrixDescriptor descriptor, MatrixMajor major, std::uint32_t bytes_per_element);
+
+}  // namespace jfa::simulator
