@@ -63,6 +63,8 @@ constexpr Doubt kDoubts[] = {
      "it does, by the exponents of its scale factors", ""},
     {30, "how elements of 4 and 6 bits lie in shared memory for kinds f8f6f4 and mxf8f6f4",
      "16 in the first 8 or 12 of every 16 bytes, the first in the lowest bits", ""},
+    {31, "where the metadata of sparse products lies, and what the sparsity selector picks",
+     "as CUTLASS places it for 128 rows; for 16- and 32-bit elements the second of two columns", ""},
 };
 
 }  // namespace
@@ -77,6 +79,7 @@ const std::vector<TestCase>& experiments() {
     add_layout_experiments(all);
     add_pair_experiments(all);
     add_scale_experiments(all);
+    add_sparse_experiments(all);
     return all;
   }();
   return cases;

@@ -18,7 +18,7 @@ struct Doubt {
   std::string_view without_experiment;
 };
 
-/// By number, 1 to 30.
+/// By number, 1 to 31.
 std::span<const Doubt> doubts();
 
 /// Kernels named "doubt N: …", in the group "doubt".
@@ -30,5 +30,6 @@ void add_tensor_experiments(std::vector<TestCase>& cases);  // tcgen05
 void add_layout_experiments(std::vector<TestCase>& cases);  // where copies and products put things
 void add_pair_experiments(std::vector<TestCase>& cases);    // tcgen05.mma of two CTAs
 void add_scale_experiments(std::vector<TestCase>& cases);   // block scales
+void add_sparse_experiments(std::vector<TestCase>& cases);  // tcgen05.mma.sp
 
 }  // namespace jfa::conformance

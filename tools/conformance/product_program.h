@@ -10,12 +10,20 @@
 
 namespace jfa::conformance {
 
-/// How a row of one step, 32 bytes, holds small integers.
+using OperandRow = std::array<std::byte, 32>;  ///< of one step
+
+/// The descriptor of an operand of `rows` rows at an offset: K-major, not swizzled.
+std::uint64_t operand_descriptor(std::uint32_t rows, std::uint32_t offset);
+/// Puts a row of a step where it says.
+void store_operand_row(std::vector<std::byte>& image, std::uint32_t offset, std::uint32_t rows,
+                       std::uint32_t row, std::uint32_t step, const OperandRow& bytes);
+
+/// How a row holds small integers.
 struct ElementCode {
   std::uint32_t elements = 16;
   std::vector<int> values;  ///< that an element can have
   /// Puts element k with the value into a row.
-  void (*put)(std::array<std::byte, 32>& row, std::uint32_t k, int value) = nullptr;
+  void (*put)(OperandRow& row, std::uint32_t k, int value) = nullptr;
 };
 const ElementCode& bf16_code();
 const ElementCode& tf32_code();
