@@ -354,7 +354,12 @@ TEST_CASE("what is refused of block scales") {
   check_refused(edited(kNvF4, ".scale_vec::4X", ""), "kind::mxf4nvf4");
   check_refused(edited(kMxF4, ", [%b1]", ""), "has 7 operands, not 6");
 
+  // Copies run behind what products read, not behind what they write.
   Problem problem = make_problem({});
+  problem.program.issue += "tcgen05.cp.cta_group::1.32x128b.warpx4 [%t], %a0;\n";
+  check_refused(problem,
+                "tcgen05.cp writes tensor memory lanes 0..127, columns 0..3 while tcgen05.mma is still");
+  problem = make_problem({});
   problem.program.tensor[40 * kColumns + kAScaleColumn] ^= 1;
   check_refused(problem, "the scale factors of row 8 of A differ between lanes 8 and 40 of column 264");
   problem = make_problem({});

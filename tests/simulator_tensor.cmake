@@ -1,6 +1,11 @@
 # The simulator's tensor core, tensor memory and driver table.
-foreach(feature mma mma_scaled tensor_memory tcgen05 driver)
+foreach(feature mma mma_scaled tensor_memory driver)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
+               LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
+endforeach()
+# tcgen05 in kernels around one product.
+foreach(feature tcgen05 tcgen05_checks tensor_transfer)
+  jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_product_kernel.cpp
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()
 # Kernels around single instructions.

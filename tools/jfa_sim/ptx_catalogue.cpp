@@ -77,7 +77,8 @@ constexpr Family kFamilies[] = {
      "tcgen05.cp tcgen05.shift tcgen05.commit tcgen05.mma.kind::f16 tcgen05.mma.kind::tf32 "
      "tcgen05.mma.kind::f8f6f4 tcgen05.mma.kind::i8 tcgen05.mma.kind::mxf8f6f4.block_scale "
      "tcgen05.mma.kind::mxf4.block_scale tcgen05.mma.kind::mxf4nvf4.block_scale tcgen05.mma.cta_group::2 "
-     "tcgen05.mma.sp tcgen05.mma.ws"},
+     "tcgen05.mma.sp tcgen05.mma.ws tcgen05.mma.kind::f16.ashift "
+     "tcgen05.mma.sp.kind::mxf8f6f4.block_scale tcgen05.cp.4x256b tcgen05.cp.128x256b.b8x16.b4x16_p64"},
     {"stack", "alloca stacksave stackrestore"},
     {"textures and surfaces", "tex tld4 txq istypep suld sust sured suq"},
     {"video", "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vadd4"},
@@ -100,6 +101,12 @@ constexpr Reason kReasons[] = {
     {"mma.sp", "sparse operands: no kernel of attention, GEMM or reduction was seen to use them"},
     {"wgmma.mma_async.sp", "sparse operands: no kernel of attention, GEMM or reduction was seen to use them"},
     {"tcgen05.ld.red", "sm_103 and later"},
+    {"tcgen05.mma.kind::f16.ashift",
+     "which way rows move, and what the first gets, is not documented well enough"},
+    {"tcgen05.mma.sp.kind::mx",
+     "sparse products with block scales: where their metadata lies is not documented"},
+    {"tcgen05.cp.4x256b", "which lanes its four rows go to is not documented well enough"},
+    {"tcgen05.cp.128x256b.b8x16", "where in its byte an unpacked element lies is not documented"},
     {"tcgen05.shift", "not in sm_100f, and no kernel was seen to use it"},
     {"alloca", "stacks of unknown size; local variables are simulated"},
     {"stack", "stacks of unknown size; local variables are simulated"},
