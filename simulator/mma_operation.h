@@ -1,38 +1,49 @@
 // tcgen05.mma as an asynchronous operation.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
-#include "simulator/instruction_descriptor.h"
+#include "simulator/async_operation.h"
 #include "simulator/machine.h"
+#include "simulator/mma_issue.h"
+#include "simulator/mma_scales.h"
+#include "simulator/mma_sparse.h"
+#include "simulator/shared_operand.h"
+#include "simulator/tensor_memory_shape.h"
+#include "simulator/tensor_memory_state.h"
 
 namespace jfa::simulator {
 
-/// The operands of one tcgen05.mma, as one thread passes them.
-struct MmaArguments {
-  MmaForm form;
-  std::uint32_t d_address = 0;     // tensor memory
-  std::uint32_t a_address = 0;     // tensor memory: the TS form
-  std::uint64_t a_descriptor = 0;  // shared memory: the SS form
-  std::uint64_t b_descriptor = 0;
-  std::uint32_t instruction_descriptor = 0;
-  bool enable_input_d = false;
-  int scale_input_d = 0;  // D enters as D * 2^-scale
-  /// Bit i of the concatenated words: lane i of D is not written; lanes 128 … 255 are the odd CTA's.
-  std::array<std::uint32_t, 8> disable_output_lane{};
-  std::uint32_t metadata_address = 0;  // tensor memory: of sparse forms
-  // Tensor memory: of block-scaled kinds.
-  std::uint32_t a_scale_address = 0;
-  std::uint32_t b_scale_address = 0;
+inline constexpr const char* kTensorProduct = "tcgen05.mma";  // for reports
 
-  bool disables_lane(std::uint32_t cta, std::uint32_t lane) const {
-    const std::uint32_t bit = cta * 128 + lane;
-    return (disable_output_lane[bit / 32] >> bit % 32 & 1) != 0;
+/// What an instruction multiplies and where it lies.
+struct MmaProduct {
+  MmaArguments arguments;
+  InstructionDescriptor instruction;
+  TensorAddress d;
+  SharedOperand a, b;      // per CTA; a is unused if it lies in tensor memory
+  SharedOperand b_second;  // of sparse forms: B's second half along k
+  SparseMetadata metadata;
+  ScaleFactors a_scales, b_scales;
+  std::vector<Cta*> ctas;
+
+  const MmaForm& form() const { return arguments.form; }
+  std::uint32_t cta_count() const { return static_cast<std::uint32_t>(ctas.size()); }
+  std::uint32_t a_rows() const { return instruction.m / cta_count(); }
+  std::uint32_t b_rows() const { return instruction.n / cta_count(); }
+  std::uint32_t d_columns() const {
+    return accumulator_columns(form().cta_group, instruction.m, instruction.n, form().weight_stationary);
+  }
+  AccumulatorPlace place(std::uint32_t m, std::uint32_t n) const {
+    return accumulator_place(form().cta_group, instruction.m, instruction.n, m, n, form().weight_stationary);
   }
 };
 
-/// Checks the operands, puts what the product reads and writes in flight, and hands it to the scheduler.
-void issue_mma(Warp& warp, const MmaArguments& arguments, const ProgramPoint& point);
+/// The product, which runs once the copies are complete; then the ticket is done.
+std::unique_ptr<AsyncOperation> make_mma_operation(const ProgramPoint& issue, std::uint64_t queue,
+                                                   MmaProduct product, std::shared_ptr<TensorTicket> ticket,
+                                                   std::vector<std::shared_ptr<TensorTicket>> copies);
 
 }  // namespace jfa::simulator

@@ -4,7 +4,7 @@
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/tcgen05.h"
 #include "simulator/machine.h"
-#include "simulator/mma_operation.h"
+#include "simulator/mma_issue.h"
 
 namespace jfa::simulator {
 namespace {
