@@ -100,6 +100,13 @@ void add_conversion_cases(std::vector<TestCase>& cases) {
     add(cases, fmt::format("cvt.rn.satfinite.{}.f32", type), 16, {T::kF32, T::kF32}, Needs::kBlackwell);
     add(cases, fmt::format("cvt.rn.f16x2.{}", type), 32, {T::kU16}, Needs::kBlackwell);
   }
+  for (const char* rounding : {"rz", "rp"})
+    for (const char* how : {"", ".satfinite"}) {
+      add(cases, fmt::format("cvt.{}{}.ue8m0x2.f32", rounding, how), 16, {T::kF32, T::kF32},
+          Needs::kBlackwell);
+      add(cases, fmt::format("cvt.{}{}.ue8m0x2.bf16x2", rounding, how), 16, {T::kBf16x2}, Needs::kBlackwell);
+    }
+  add(cases, "cvt.rn.bf16x2.ue8m0x2", 32, {T::kU16}, Needs::kBlackwell);
   cases.push_back(one_op_case("conversion", {"cvta.to.global.u64",
                                              "mov.b64 %l0, {%a, %b};\ncvta.global.u64 %l1, %l0;\n"
                                              "cvta.to.global.u64 %l2, %l1;\nxor.b64 %d, %l2, %l0;",

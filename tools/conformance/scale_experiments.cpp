@@ -141,7 +141,7 @@ TestKernel cancelled_group() {
 }
 
 // Any numbers under any factors near 1; compared with the simulator.
-TestKernel rounded_sums(ScaledProduct scaled, std::string_view name) {
+TestKernel rounded_sums(const ScaledProduct& scaled, std::string_view name) {
   TensorProgram p = scaled_program(scaled, name);
   Random random(seed_of(name));
   for (std::byte& byte : p.shared[0]) byte = static_cast<std::byte>(random.below(256));
@@ -162,9 +162,11 @@ void add_scale_experiments(std::vector<TestCase>& cases) {
   const auto exact = [&](const std::string& name, const ScaledProduct& scaled) {
     add(name, [scaled, name] { return kernel_of(scaled_program(scaled, name)); });
   };
-  for (const auto& [name, scaled] : {std::pair{"doubt 14: sums with block scales, e4m3", mxf8(1, 128, 64)},
-                                     std::pair{"doubt 14: sums with block scales, e2m1", mxf4()}})
-    add(name, [scaled, text = std::string(name)] { return rounded_sums(scaled, text); });
+  const auto rounded = [&](const std::string& name, const ScaledProduct& scaled) {
+    add(name, [scaled, name] { return rounded_sums(scaled, name); });
+  };
+  rounded("doubt 14: sums with block scales, e4m3", mxf8(1, 128, 64));
+  rounded("doubt 14: sums with block scales, e2m1", mxf4());
   const std::string behind = "doubt 27: a copy over scale factors behind eight products";
   add(behind, [behind] { return copies_behind_products(behind); });
   exact("doubt 28: kind mxf8f6f4 with a factor for each row and column", mxf8(1, 128, 96));
