@@ -65,6 +65,8 @@ constexpr Doubt kDoubts[] = {
      "16 in the first 8 or 12 of every 16 bytes, the first in the lowest bits", ""},
     {31, "where the metadata of sparse products lies, and what the sparsity selector picks",
      "as CUTLASS places it for 128 rows; for 16- and 32-bit elements the second of two columns", ""},
+    {32, "how many bytes a tensor copy of padded 4- and 6-bit elements reports to its mbarrier",
+     "those of global memory, without the padding", ""},
 };
 
 }  // namespace

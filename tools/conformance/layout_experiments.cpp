@@ -70,28 +70,24 @@ ExactProduct weight_stationary(std::uint32_t m) {
   return product;
 }
 
-// --- Swizzles in atoms of 32 and 64 bytes: a tensor copy of 16 rows of 128 bytes.
+// --- Tensor copies of 16 rows of 128 bytes of shared memory.
 
-TestKernel swizzled_copy(CUtensorMapSwizzle swizzle, std::uint32_t atom_bytes) {
-  constexpr std::uint32_t kRows = 16, kWords = 32;
-  TestKernel kernel;
-  kernel.block.x = 128;
-  kernel.output_bytes = kRows * kWords * 4;
-  std::vector<std::uint32_t> words(kRows * kWords), expected(words.size());
-  for (std::uint32_t i = 0; i < words.size(); ++i) {
-    words[i] = i;
-    const std::uint32_t byte = i * 4, atoms = 128 / atom_bytes;
-    expected[(byte ^ (byte >> 7 & (atoms - 1)) * atom_bytes) / 4] = i;
-  }
-  kernel.inputs = {std::vector<std::byte>(words.size() * 4)};
-  std::memcpy(kernel.inputs[0].data(), words.data(), kernel.inputs[0].size());
-  kernel.expected.resize(kernel.output_bytes);
-  std::memcpy(kernel.expected.data(), expected.data(), kernel.output_bytes);
-  kernel.maps = {{CU_TENSOR_MAP_DATA_TYPE_UINT32, {kWords, kRows}, {128}, {kWords, kRows}, swizzle, 0}};
-  kernel.ptx = R"(.visible .entry test(.param .u64 out, .param .u64 in0, .param .align 64 .b8 map[128])
+struct RowsCopy {
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_UINT32;
+  std::uint32_t elements = 32;  // of a row
+  std::uint32_t row_bytes = 128;
+  CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+  std::uint32_t chunk_words = 4;  // of 16 bytes: the others are padding
+};
+
+constexpr std::uint32_t kCopyRows = 16, kPitchWords = 32;
+
+// {0}: bytes that the barrier expects. {1}: words of a chunk that are no padding.
+constexpr const char* kCopyKernel =
+    R"(.visible .entry test(.param .u64 out, .param .u64 in0, .param .align 64 .b8 map[128])
 .reqntid 128
-{
-.reg .b32 %t, %tile, %bar, %i, %v<2>; .reg .b64 %out, %map, %a; .reg .pred %p, %first;
+{{
+.reg .b32 %t, %tile, %bar, %i, %v<3>; .reg .b64 %out, %map, %a; .reg .pred %p, %q, %first;
 .shared .align 1024 .b8 tile[2048];
 .shared .align 8 .b64 barrier;
 mov.u32 %t, %tid.x;
@@ -104,23 +100,58 @@ ld.param.u64 %out, [out];
 @%first mbarrier.init.shared::cta.b64 [%bar], 1;
 @%first fence.mbarrier_init.release.cluster;
 bar.sync 0;
-@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 2048;
-@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%tile], [%map, {0, 0}], [%bar];
+@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], {0};
+@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%tile], [%map, {{0, 0}}], [%bar];
 WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0;
 @!%p bra WAIT;
 mov.u32 %i, %t;
 NEXT: shl.b32 %v0, %i, 2;
 add.u32 %v0, %v0, %tile;
-ld.shared.b32 %v1, [%v0];
+and.b32 %v2, %i, 3;
+setp.lt.u32 %q, %v2, {1};
+mov.b32 %v1, 0;
+@%q ld.shared.b32 %v1, [%v0];
 mad.wide.u32 %a, %i, 4, %out;
 st.global.b32 [%a], %v1;
 add.u32 %i, %i, 128;
 setp.lt.u32 %p, %i, 512;
 @%p bra NEXT;
 ret;
-}
+}}
 )";
+
+// Word i of global memory holds i + 1; `place` says to which word of shared memory it goes.
+template <class Place>
+TestKernel copy_of_rows(const RowsCopy& copy, Place place) {
+  TestKernel kernel;
+  kernel.block.x = 128;
+  kernel.output_bytes = kCopyRows * kPitchWords * 4;
+  std::vector<std::uint32_t> words(kCopyRows * copy.row_bytes / 4), expected(kCopyRows * kPitchWords);
+  for (std::uint32_t i = 0; i < words.size(); ++i) expected[place(i)] = words[i] = i + 1;
+  kernel.inputs = {std::vector<std::byte>(words.size() * 4)};
+  std::memcpy(kernel.inputs[0].data(), words.data(), kernel.inputs[0].size());
+  kernel.expected.resize(kernel.output_bytes);
+  std::memcpy(kernel.expected.data(), expected.data(), kernel.output_bytes);
+  kernel.maps = {
+      {copy.type, {copy.elements, kCopyRows}, {copy.row_bytes}, {copy.elements, kCopyRows}, copy.swizzle, 0}};
+  kernel.ptx = fmt::format(fmt::runtime(kCopyKernel), kCopyRows * copy.row_bytes, copy.chunk_words);
   return kernel;
+}
+
+TestKernel swizzled_copy(CUtensorMapSwizzle swizzle, std::uint32_t atom_bytes) {
+  return copy_of_rows({.swizzle = swizzle}, [atom_bytes](std::uint32_t word) {
+    const std::uint32_t byte = word * 4, atoms = 128 / atom_bytes;
+    return (byte ^ (byte >> 7 & (atoms - 1)) * atom_bytes) / 4;
+  });
+}
+
+// 16 elements of 4 or 6 bits to the start of every 16 bytes. The barrier expects the bytes of global memory:
+// a device that reports others never comes to an end.
+TestKernel padded_copy(CUtensorMapDataType type, std::uint32_t element_bits) {
+  const std::uint32_t chunk_words = element_bits / 2;
+  return copy_of_rows(
+      {.type = type, .elements = 128, .row_bytes = 16 * element_bits, .chunk_words = chunk_words},
+      [chunk_words](std::uint32_t word) { return word / chunk_words * 4 + word % chunk_words; });
 }
 
 // tf32 operands that lie along m and n, in atoms of 32 bytes: four k of 32 elements each are 512 bytes.
@@ -174,6 +205,10 @@ void add_layout_experiments(std::vector<TestCase>& cases) {
       [] { return swizzled_copy(CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B, 32); });
   add("doubt 26: a tensor copy in atoms of 64 bytes",
       [] { return swizzled_copy(CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B, 64); });
+  add("doubt 32: 4-bit elements, padded",
+      [] { return padded_copy(CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B, 4); });
+  add("doubt 32: 6-bit elements, padded",
+      [] { return padded_copy(CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B, 6); });
   const std::string atoms = "doubt 26: MN-major tf32 operands in atoms of 32 bytes";
   add(atoms, [atoms] { return atoms_of_32_bytes(atoms); });
 }
