@@ -126,7 +126,7 @@ TEST_CASE("packed 4-bit elements lie as in global memory") {
 }
 
 TEST_CASE("what maps of narrow elements must keep to") {
-  alignas(64) CUtensorMap map;
+  CUtensorMap map;
   const auto reason = [&](const PackedMap& p, std::uint64_t address = 0x10000,
                           cuuint64_t extent = kElements) { return encode(&map, address, p, extent); };
   const auto has = [](const std::string& text, const char* part) {
