@@ -96,6 +96,13 @@ void AsyncShadow::check_source(std::uint32_t offset, std::uint32_t bytes, const 
     races->check_engine(RaceShadow::Access::kRead, offset, bytes, what, point);
 }
 
+bool AsyncShadow::may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
+  if (!memory_.checks()) return true;
+  const RaceShadow* races = memory_.races();
+  return memory_.first_uninitialised(offset, bytes) < 0 &&
+         (races == nullptr || races->engine_may_read(offset, bytes, point));
+}
+
 std::string AsyncShadow::describe(const Flight& flight) const {
   return fmt::format("shared {:#x}..{:#x} {} is being {} by {}, issued at {}", flight.begin, flight.end - 1,
                      cta_.shared_symbol(flight.begin), flight.access == Access::kRead ? "read" : "written",

@@ -47,6 +47,8 @@ class AsyncShadow : public Extension, public FlightOwner {
   /// them.
   void check_source(std::uint32_t offset, std::uint32_t bytes, const char* what,
                     const ProgramPoint& point) const;
+  /// Whether it would throw nothing for any part of the bytes.
+  bool may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const;
 
   /// "shared 0x400..0x43ff is being written by TMA load, issued at …" for each flight in the range.
   std::string explain(std::uint32_t offset, std::uint32_t bytes) const;

@@ -43,7 +43,8 @@ WarpClock& clock_of(const ProgramPoint& point) { return *point.cta->warp(point.w
 RaceShadow::RaceShadow(const Cta& cta, HappensBefore& order, std::uint32_t size_bytes)
     : cta_(cta), order_(order), used_(size_bytes / kBlockBytes + 1) {
   const std::size_t cells = std::size_t{size_bytes} / kCellBytes + 1;
-  cells_.reset(static_cast<Cell*>(std::calloc(cells, sizeof(Cell))));
+  writes_.reset(static_cast<Record*>(std::calloc(cells, sizeof(Record))));
+  others_.reset(static_cast<Others*>(std::calloc(cells, sizeof(Others))));
 }
 
 RaceShadow::Record RaceShadow::record_of(const ProgramPoint& point, const WarpClock& clock, int lane,
@@ -65,12 +66,12 @@ void RaceShadow::read(std::uint32_t offset, std::uint32_t bytes, const ProgramPo
   const int lane = std::max(point.lane, 0);
   used_[offset / kBlockBytes] = 1;
   Record record = record_of(point, clock, lane, strong);
+  Accessor accessor{Access::kRead, strong, clock, lane};
   for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
-    Cell& cell = cells_[c];
     record.bytes = bytes_in(c, offset, bytes);
-    if (const Record* other = unordered(cell, record.bytes, Access::kRead, strong, clock, lane))
+    if (const Record* other = unordered(c, record.bytes, accessor))
       refuse(Access::kRead, c * kCellBytes, nullptr, *other, point);
-    add(cell, record, clock);
+    add(c, record, clock);
     if (strong) order_strong(c, point, clock, lane);
   }
 }
@@ -82,22 +83,25 @@ void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramP
   clock.note_write(lane);
   Record record = record_of(point, clock, lane, strong);
   record.wrote = true;
+  Accessor accessor{Access::kWrite, strong, clock, lane};
   for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
-    Cell& cell = cells_[c];
+    Record& write = writes_[c];
     record.bytes = bytes_in(c, offset, bytes);
     // Lanes may write the same place in one instruction: one of them wins.
-    const Record& w = cell.write;
-    const bool together = w.strand == record.strand && w.tick == record.tick && w.pc == record.pc;
-    const Record* other = unordered(cell, record.bytes, Access::kWrite, strong, clock, lane, together);
-    const bool same_value = other == &w && w.generic && w.pc == record.pc && stores_constant(point);
+    const bool together = write.strand == record.strand && write.tick == record.tick && write.pc == record.pc;
+    const Record* other = unordered(c, record.bytes, accessor, together);
+    const bool same_value =
+        other == &write && write.generic && write.pc == record.pc && stores_constant(point);
     if (other != nullptr && !same_value) refuse(Access::kWrite, c * kCellBytes, nullptr, *other, point);
-    const Record last = cell.write;
-    cell.write = record;
-    if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick)
-      cell.write.bytes |= last.bytes;
+    const Record last = write;
+    write = record;
+    write.has_others = last.has_others;
+    if (record.bytes == kWholeCell)
+      forget_others(c);
+    else if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick)
+      write.bytes = record.bytes | last.bytes;
     else if (last.tick != 0 && (last.bytes & ~record.bytes) != 0)
-      add(cell, last, clock);
-    if (record.bytes == kWholeCell) forget_others(cell);
+      add(c, last, clock);
     if (strong) order_strong(c, point, clock, lane);
   }
 }
@@ -110,23 +114,45 @@ void RaceShadow::order_strong(std::uint32_t cell, const ProgramPoint& point, War
   order_.release(clock, lanes, live, meeting);
 }
 
-const RaceShadow::Record* RaceShadow::unordered(const Cell& cell, std::uint8_t bytes, Access access,
-                                                bool strong, const WarpClock& clock, int lane,
+bool RaceShadow::ordered(const Record& record, Accessor& accessor) const {
+  const Epoch event = record.event();
+  if (event == accessor.ordered) return true;
+  if (event.strand == accessor.clock.strand() && event.tick <= accessor.clock.synced()) return true;
+  if (!order_.ordered(event, accessor.clock, accessor.lane, accessor.access == Access::kWrite)) return false;
+  accessor.ordered = event;
+  return true;
+}
+
+// Whether the asynchronous proxy may read what the record wrote of the bytes.
+bool RaceShadow::fenced(const Record& write, std::uint8_t bytes, Accessor& accessor) const {
+  if (write.tick == 0 || (write.bytes & bytes) == 0 || !write.generic) return true;
+  const Epoch event = write.event();
+  if (event == accessor.fenced) return true;
+  if (!order_.fenced(event, accessor.clock, accessor.lane)) return false;
+  accessor.fenced = event;
+  return true;
+}
+
+const RaceShadow::Record* RaceShadow::unordered(std::uint32_t cell, std::uint8_t bytes, Accessor& accessor,
                                                 bool but_write) const {
   const auto conflicts = [&](const Record& r) {
-    return r.tick != 0 && (r.bytes & bytes) != 0 && !(strong && r.strong) && !ordered(r, clock, lane, access);
+    return r.tick != 0 && (r.bytes & bytes) != 0 && !(accessor.strong && r.strong) && !ordered(r, accessor);
   };
-  if (!but_write && conflicts(cell.write)) return &cell.write;
-  const bool reads = access == Access::kRead;
-  if (cell.others == 0) return !(reads && !cell.read.wrote) && conflicts(cell.read) ? &cell.read : nullptr;
-  for (const Record& r : others_[cell.others - 1])
+  const Record& write = writes_[cell];
+  if (!but_write && conflicts(write)) return &write;
+  if (!write.has_others) return nullptr;
+  const bool reads = accessor.access == Access::kRead;
+  const Others& others = others_[cell];
+  if (others.more == 0)
+    return !(reads && !others.first.wrote) && conflicts(others.first) ? &others.first : nullptr;
+  for (const Record& r : more_others_[others.more - 1])
     if (!(reads && !r.wrote) && conflicts(r)) return &r;
   return nullptr;
 }
 
 // A reader, or a writer that is not the last. Merges with what the same warp has read, as far as the new
 // access is at least as hard to be ordered after.
-void RaceShadow::add(Cell& cell, const Record& record, const WarpClock& clock) {
+void RaceShadow::add(std::uint32_t cell, const Record& record, const WarpClock& clock) {
   const auto merge = [&](Record& old) {
     if (old.tick == 0) {
       old = record;
@@ -143,28 +169,33 @@ void RaceShadow::add(Cell& cell, const Record& record, const WarpClock& clock) {
     old = record;
     return true;
   };
-  if (cell.others == 0) {
-    if (merge(cell.read)) return;
-    if (free_others_.empty()) {
-      others_.emplace_back();
-      free_others_.push_back(static_cast<std::uint32_t>(others_.size()));
+  writes_[cell].has_others = true;
+  Others& others = others_[cell];
+  if (others.more == 0) {
+    if (merge(others.first)) return;
+    if (free_more_.empty()) {
+      more_others_.emplace_back();
+      free_more_.push_back(static_cast<std::uint32_t>(more_others_.size()));
     }
-    cell.others = free_others_.back();
-    free_others_.pop_back();
-    others_[cell.others - 1].push_back(cell.read);
+    others.more = free_more_.back();
+    free_more_.pop_back();
+    more_others_[others.more - 1].push_back(others.first);
   }
-  std::vector<Record>& readers = others_[cell.others - 1];
-  for (Record& old : readers)
+  std::vector<Record>& more = more_others_[others.more - 1];
+  for (Record& old : more)
     if (merge(old)) return;
-  readers.push_back(record);
+  more.push_back(record);
 }
 
-void RaceShadow::forget_others(Cell& cell) {
-  cell.read = {};
-  if (cell.others == 0) return;
-  others_[cell.others - 1].clear();
-  free_others_.push_back(cell.others);
-  cell.others = 0;
+void RaceShadow::forget_others(std::uint32_t cell) {
+  if (!writes_[cell].has_others) return;
+  writes_[cell].has_others = false;
+  Others& others = others_[cell];
+  others.first = {};
+  if (others.more == 0) return;
+  more_others_[others.more - 1].clear();
+  free_more_.push_back(others.more);
+  others.more = 0;
 }
 
 void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_t bytes,
@@ -175,7 +206,7 @@ void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_
 
 void RaceShadow::check_initialised(std::uint32_t offset, const ProgramPoint& point) const {
   if (point.cta == nullptr || point.warp < 0) return;
-  const Record& init = cells_[offset / kCellBytes].write;
+  const Record& init = writes_[offset / kCellBytes];
   if (init.tick == 0 || ordered(init, clock_of(point), point.lane, Access::kRead)) return;
   fail_at(ErrorKind::kRace, point, offset,
           fmt::format("the mbarrier at shared {:#x} {} is used, and its mbarrier.init is not ordered before",
@@ -211,11 +242,9 @@ const RaceShadow::Interval* RaceShadow::unordered_interval(Access access, std::u
 bool RaceShadow::engine_may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
   const WarpClock& clock = clock_of(point);
   if (unordered_interval(Access::kRead, offset, bytes, clock, point.lane) != nullptr) return false;
+  Accessor accessor{Access::kRead, /*strong=*/false, clock, point.lane};
   return for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
-    const Record& w = cells_[c].write;
-    if (w.tick == 0 || (w.bytes & mask) == 0) return true;
-    return ordered(w, clock, point.lane, Access::kRead) &&
-           (!w.generic || order_.fenced(w.event(), clock, point.lane));
+    return unordered(c, mask, accessor) == nullptr && fenced(writes_[c], mask, accessor);
   });
 }
 
@@ -225,17 +254,16 @@ void RaceShadow::check_engine(Access access, std::uint32_t offset, std::uint32_t
   const int lane = point.lane;
   if (const Interval* i = unordered_interval(access, offset, bytes, clock, lane))
     refuse(access, std::max(offset, i->begin), what, i->access, i->point, i->what, point);
+  Accessor accessor{access, /*strong=*/false, clock, lane};
   for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
-    const Cell& cell = cells_[c];
-    if (const Record* other = unordered(cell, mask, access, false, clock, lane))
+    const Record& write = writes_[c];
+    if (const Record* other = unordered(c, mask, accessor))
       refuse(access, std::max(offset, c * kCellBytes), what, *other, point);
-    const Record& w = cell.write;
-    if (access == Access::kRead && w.tick != 0 && (w.bytes & mask) != 0 && w.generic &&
-        !order_.fenced(w.event(), clock, lane)) {
+    if (access == Access::kRead && !fenced(write, mask, accessor)) {
       const std::uint32_t at = std::max(offset, c * kCellBytes);
-      const ProgramPoint writer = point_of(w);
+      const ProgramPoint writer = point_of(write);
       const std::string who =
-          writer.warp < 0 ? order_.describe(w.strand)
+          writer.warp < 0 ? order_.describe(write.strand)
                           : fmt::format("thread {} (warp {} lane {})", writer.warp * kWarpSize + writer.lane,
                                         writer.warp, writer.lane);
       fail_at(ErrorKind::kMissingFence, point, at,
@@ -252,8 +280,8 @@ void RaceShadow::forget(std::uint32_t offset, std::uint32_t bytes) {
   const std::uint32_t end = offset + bytes;
   for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
     if (mask != kWholeCell) return true;
-    forget_others(cells_[c]);
-    cells_[c] = {};
+    forget_others(c);
+    writes_[c] = {};
     return true;
   });
   for (std::uint32_t block = (offset + kBlockBytes - 1) / kBlockBytes; block < end / kBlockBytes; ++block)
@@ -284,10 +312,12 @@ void RaceShadow::note_engine(Access access, std::uint32_t offset, std::uint32_t 
   for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
     used_[c * kCellBytes / kBlockBytes] = 1;
     record.bytes = bytes_in(c, offset, bytes);
-    if (record.wrote)
-      cells_[c].write = record;
-    else
-      add(cells_[c], record, clock_of(point));
+    if (record.wrote) {
+      record.has_others = writes_[c].has_others;
+      writes_[c] = record;
+    } else {
+      add(c, record, clock_of(point));
+    }
   }
 }
 

@@ -52,16 +52,17 @@ class RaceShadow {
     LaneMask lanes = 0;
     std::uint32_t pc = 0;
     Strand strand = 0;
-    std::uint8_t bytes = 0;  // of the four, a bit each
-    bool strong = false;
-    bool generic = true;
-    bool wrote = false;  // among the readers: a writer of bytes that the last one did not write
+    std::uint8_t bytes : 4 = 0;  // a bit each
+    bool strong : 1 = false;
+    bool generic : 1 = true;
+    bool wrote : 1 = false;       // among the readers: a writer of bytes that the last one did not write
+    bool has_others : 1 = false;  // of a cell's last write: the cell has records in others_
     Epoch event() const { return {strand, tick, lanes}; }
   };
-  struct Cell {
-    Record write;
-    Record read;               // the only one …
-    std::uint32_t others = 0;  // … or index + 1 into others_
+  /// Who has accessed a cell since its last write, and older writers of some of its bytes.
+  struct Others {
+    Record first;            // the only one …
+    std::uint32_t more = 0;  // … or index + 1 into more_others_
   };
   struct Interval {
     std::uint32_t begin, end;
@@ -72,17 +73,28 @@ class RaceShadow {
     bool overlaps(std::uint32_t first, std::uint32_t last) const { return begin < last && first < end; }
   };
 
+  /// Who accesses cells side by side.
+  struct Accessor {
+    Access access;
+    bool strong;
+    const WarpClock& clock;
+    int lane;
+    Epoch ordered{}, fenced{};  // the last events found to be so: neighbours often have the same
+  };
+
   Record record_of(const ProgramPoint& point, const WarpClock& clock, int lane, bool strong) const;
   bool ordered(const Record& record, const WarpClock& clock, int lane, Access access) const {
     return order_.ordered(record.event(), clock, lane, access == Access::kWrite);
   }
-  void add(Cell& cell, const Record& record, const WarpClock& clock);
-  void forget_others(Cell& cell);
+  bool ordered(const Record& record, Accessor& accessor) const;
+  bool fenced(const Record& write, std::uint8_t bytes, Accessor& accessor) const;
+  void add(std::uint32_t cell, const Record& record, const WarpClock& clock);
+  void forget_others(std::uint32_t cell);
   void forget(std::uint32_t offset, std::uint32_t bytes);
   /// The first record among the cell's that is not ordered before the access, or null. `but_write`: its write
   /// aside.
-  const Record* unordered(const Cell& cell, std::uint8_t bytes, Access access, bool strong,
-                          const WarpClock& clock, int lane, bool but_write = false) const;
+  const Record* unordered(std::uint32_t cell, std::uint8_t bytes, Accessor& accessor,
+                          bool but_write = false) const;
   void order_strong(std::uint32_t cell, const ProgramPoint& point, WarpClock& clock, int lane);
   [[noreturn]] void refuse(Access access, std::uint32_t offset, const char* what, Access earlier,
                            const ProgramPoint& other, const char* other_what,
@@ -96,15 +108,19 @@ class RaceShadow {
   bool for_each_used_cell(std::uint32_t offset, std::uint32_t bytes, Visit visit) const;
 
   struct Free {
-    void operator()(Cell* cells) const { std::free(cells); }
+    void operator()(void* memory) const { std::free(memory); }
   };
+  template <class T>
+  using ZeroPages = std::unique_ptr<T[], Free>;  // which cost nothing until they are used
 
   const Cta& cta_;
   HappensBefore& order_;
-  std::unique_ptr<Cell[], Free> cells_;  // zero pages until they are used
-  std::vector<std::uint8_t> used_;       // by block of cells: whether some of its cells have records
-  std::vector<std::vector<Record>> others_;
-  std::vector<std::uint32_t> free_others_;
+  // By cell. Apart, so that who only writes need not touch the others.
+  ZeroPages<Record> writes_;
+  ZeroPages<Others> others_;
+  std::vector<std::uint8_t> used_;  // by block of cells: whether some of its cells have records
+  std::vector<std::vector<Record>> more_others_;
+  std::vector<std::uint32_t> free_more_;
   std::vector<Interval> intervals_;                        // some dozens at most
   std::unordered_map<std::uint32_t, VectorClock> strong_;  // by cell
 };

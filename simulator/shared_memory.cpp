@@ -4,28 +4,40 @@
 
 #include "simulator/machine.h"
 #include "simulator/race_shadow.h"
+#include "simulator/vector_clones.h"
 
 namespace jfa::simulator {
 
+namespace {
+
+JFA_VECTOR_CLONES void set_all(std::uint8_t* bytes, std::uint32_t count, std::uint8_t flags) {
+  for (std::uint32_t i = 0; i < count; ++i) bytes[i] |= flags;
+}
+JFA_VECTOR_CLONES void keep_all(std::uint8_t* bytes, std::uint32_t count, std::uint8_t flags) {
+  for (std::uint32_t i = 0; i < count; ++i) bytes[i] &= flags;
+}
+JFA_VECTOR_CLONES std::uint8_t common(const std::uint8_t* bytes, std::uint32_t count) {
+  std::uint8_t all = 0xff;
+  for (std::uint32_t i = 0; i < count; ++i) all &= bytes[i];
+  return all;
+}
+
+}  // namespace
+
 SharedMemory::SharedMemory(std::uint32_t size_bytes, bool checks)
-    : checks_(checks), bytes_(size_bytes, std::byte{0xff}), flags_(size_bytes, 0) {}
+    : checks_(checks), bytes_(size_bytes, std::byte{0xff}), flags_(size_bytes + kFlagsOfWord, 0) {}
 
 void SharedMemory::set_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) {
-  std::uint8_t* const f = flags_.data() + offset;  // a local pointer: the loop becomes vector code
-  for (std::uint32_t i = 0; i < bytes; ++i) f[i] |= flags;
+  set_all(flags_.data() + offset, bytes, flags);
 }
 
 void SharedMemory::clear_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) {
-  const auto keep = static_cast<std::uint8_t>(~flags);
-  std::uint8_t* const f = flags_.data() + offset;
-  for (std::uint32_t i = 0; i < bytes; ++i) f[i] &= keep;
+  keep_all(flags_.data() + offset, bytes, static_cast<std::uint8_t>(~flags));
 }
 
 std::int64_t SharedMemory::first_uninitialised(std::uint32_t offset, std::uint32_t bytes) const {
   const std::uint8_t* const f = flags_.data() + offset;
-  std::uint8_t all = kInitialised;
-  for (std::uint32_t i = 0; i < bytes; ++i) all &= f[i];
-  if (all != 0) return -1;
+  if ((common(f, bytes) & kInitialised) != 0) return -1;
   std::uint32_t i = 0;
   while ((f[i] & kInitialised) != 0) ++i;
   return offset + i;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -59,8 +60,7 @@ class SharedMemory {
     if (!quick_check(offset, bytes, kWriteMask | kEngineRead | kEngineWritten, 0))
       examine_write(offset, bytes, point);
     if (races_ != nullptr) note_write(offset, bytes, point, strong);
-    if (checks_)
-      for (std::uint32_t i = 0; i < bytes; ++i) flags_[offset + i] |= kInitialised;
+    if (checks_) note_initialised(offset, bytes);
   }
 
   /// An engine wrote the range: the bytes are initialised.
@@ -77,6 +77,9 @@ class SharedMemory {
  private:
   static constexpr std::uint8_t kReadMask = kInitialised | kWriteInFlight | kBarrierObject | kPadding;
   static constexpr std::uint8_t kWriteMask = kWriteInFlight | kReadInFlight | kBarrierObject | kPadding;
+  static constexpr std::uint32_t kFlagsOfWord = 8;
+  static constexpr std::uint64_t kEveryFlag = 0x0101'0101'0101'0101;  // times a flag: that one of eight bytes
+  void note_initialised(std::uint32_t offset, std::uint32_t bytes);
   bool quick_check(std::uint32_t offset, std::uint32_t bytes, std::uint8_t mask, std::uint8_t want) const;
   void examine_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
   void examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
@@ -87,7 +90,7 @@ class SharedMemory {
 
   bool checks_;
   std::vector<std::byte> bytes_;
-  std::vector<std::uint8_t> flags_;
+  std::vector<std::uint8_t> flags_;  // and a word more, so that words may be read from any of them
   RaceShadow* races_ = nullptr;
 };
 
@@ -98,10 +101,28 @@ inline bool SharedMemory::quick_check(std::uint32_t offset, std::uint32_t bytes,
   if (offset + std::uint64_t{bytes} > bytes_.size() || (offset & (bytes - 1)) != 0) return false;
   if (offset < kReservedSharedBytes) return false;
   if (!checks_) return true;
-  std::uint8_t wrong = 0;
-  for (std::uint32_t i = 0; i < bytes; ++i)
-    wrong |= static_cast<std::uint8_t>((flags_[offset + i] & mask) ^ want);
-  return wrong == 0;
+  std::uint64_t wrong = 0, flags;
+  const std::uint8_t* const first = &flags_[offset];
+  if (bytes >= kFlagsOfWord) {
+    for (std::uint32_t i = 0; i < bytes; i += kFlagsOfWord) {
+      std::memcpy(&flags, first + i, kFlagsOfWord);
+      wrong |= (flags & mask * kEveryFlag) ^ want * kEveryFlag;
+    }
+    return wrong == 0;
+  }
+  std::memcpy(&flags, first, kFlagsOfWord);
+  wrong = (flags & mask * kEveryFlag) ^ want * kEveryFlag;
+  return wrong << (kFlagsOfWord - bytes) * 8 == 0;
+}
+
+inline void SharedMemory::note_initialised(std::uint32_t offset, std::uint32_t bytes) {
+  std::uint8_t* const first = &flags_[offset];
+  for (std::uint32_t i = 0; i < bytes; i += kFlagsOfWord) {
+    std::uint64_t flags;
+    std::memcpy(&flags, first + i, kFlagsOfWord);
+    flags |= kInitialised * (bytes < kFlagsOfWord ? kEveryFlag >> (kFlagsOfWord - bytes) * 8 : kEveryFlag);
+    std::memcpy(first + i, &flags, kFlagsOfWord);
+  }
 }
 
 }  // namespace jfa::simulator

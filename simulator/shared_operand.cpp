@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "simulator/operand_layout.h"
-#include "simulator/race_shadow.h"
 
 namespace jfa::simulator {
 namespace {
@@ -83,12 +82,10 @@ void SharedOperand::read(Cta& cta, std::uint16_t* row_words) const {
 void SharedOperand::begin(Cta& cta, std::uint32_t first_row, std::uint32_t row_count, const char* what,
                           const ProgramPoint& point, std::vector<FlightRef>& flights) const {
   const OperandLayout& layout = cta.machine().extension<OperandLayouts>().of(*this, first_row, row_count);
-  const SharedMemory& shared = cta.shared();
   AsyncShadow& shadow = cta.extension<AsyncShadow>();
   for (const OperandLayout::Interval& i : layout.intervals) {
     flights.push_back({&shadow, shadow.begin(AsyncShadow::Access::kRead, i.begin, i.bytes, what, point)});
-    if (shared.checks() && (shared.first_uninitialised(i.begin, i.bytes) >= 0 ||
-                            !shared.races()->engine_may_read(i.begin, i.bytes, point)))
+    if (!shadow.may_read(i.begin, i.bytes, point))
       check_chunks(layout, i, shadow, 2 * packed_bits, what, point);
   }
 }

@@ -126,13 +126,7 @@ class TensorStore final : public AsyncOperation {
     auto& shadow = cta.extension<AsyncShadow>();
     progress_->flight = {
         &shadow, shadow.begin(AsyncShadow::Access::kRead, offset, box.map.shared_bytes(), what, point)};
-    // Rows that will be dropped may hold anything.
-    box_.for_each_row([&](const BoxRow& row) {
-      for_each_piece(box_.map, offset_ + row.shared_offset, stored_bytes(box_.map, row),
-                     [&](std::uint32_t at, std::uint32_t, std::uint32_t bytes) {
-                       if (bytes != 0) shadow.check_source(at, bytes, what, point);
-                     });
-    });
+    if (!shadow.may_read(offset, box.map.shared_bytes(), point)) check_rows(shadow, what, point);
     cta.extension<BulkGroups>().add(point.warp * kWarpSize + point.lane, progress_);
   }
 
@@ -153,6 +147,15 @@ class TensorStore final : public AsyncOperation {
   }
 
  private:
+  // Rows that will be dropped may hold anything.
+  void check_rows(const AsyncShadow& shadow, const char* what, const ProgramPoint& point) const {
+    box_.for_each_row([&](const BoxRow& row) {
+      for_each_piece(box_.map, offset_ + row.shared_offset, stored_bytes(box_.map, row),
+                     [&](std::uint32_t at, std::uint32_t, std::uint32_t bytes) {
+                       if (bytes != 0) shadow.check_source(at, bytes, what, point);
+                     });
+    });
+  }
   void read() {
     data_.resize(box_.map.box_bytes());
     const std::uint32_t row_bytes = box_.map.box_row_bytes(), pitch = box_.map.shared_pitch_bytes();

@@ -17,6 +17,7 @@ struct Epoch {
   Strand strand = 0;
   std::uint32_t tick = 0;
   std::uint32_t lanes = 0;  ///< if it is a warp's: of those of its lanes. 0: of the strand as a whole
+  bool operator==(const Epoch&) const = default;
 };
 
 class VectorClock {
