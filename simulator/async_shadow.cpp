@@ -35,10 +35,10 @@ AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, st
   if (access == Access::kWrite) {
     if (RaceShadow* races = memory_.races())
       races->check_engine(RaceShadow::Access::kWrite, offset, bytes, what, point);
-    const std::uint8_t* flags = memory_.flags(offset);
-    const std::uint8_t* object =
-        std::find_if(flags, flags + bytes, [](std::uint8_t f) { return f & SharedMemory::kBarrierObject; });
-    if (object != flags + bytes) {
+    if (memory_.any_flags(offset, bytes, SharedMemory::kBarrierObject)) {
+      const std::uint8_t* flags = memory_.flags(offset);
+      const std::uint8_t* object =
+          std::find_if(flags, flags + bytes, [](std::uint8_t f) { return f & SharedMemory::kBarrierObject; });
       const auto at = offset + static_cast<std::uint32_t>(object - flags);
       fail_at(ErrorKind::kBarrier, point, at,
               fmt::format("{} overwrites the live mbarrier at shared {:#x} {}", what, at,

@@ -21,6 +21,11 @@ JFA_VECTOR_CLONES std::uint8_t common(const std::uint8_t* bytes, std::uint32_t c
   for (std::uint32_t i = 0; i < count; ++i) all &= bytes[i];
   return all;
 }
+JFA_VECTOR_CLONES std::uint8_t any(const std::uint8_t* bytes, std::uint32_t count) {
+  std::uint8_t any = 0;
+  for (std::uint32_t i = 0; i < count; ++i) any |= bytes[i];
+  return any;
+}
 
 }  // namespace
 
@@ -33,6 +38,10 @@ void SharedMemory::set_flags(std::uint32_t offset, std::uint32_t bytes, std::uin
 
 void SharedMemory::clear_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) {
   keep_all(flags_.data() + offset, bytes, static_cast<std::uint8_t>(~flags));
+}
+
+bool SharedMemory::any_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) const {
+  return (any(flags_.data() + offset, bytes) & flags) != 0;
 }
 
 std::int64_t SharedMemory::first_uninitialised(std::uint32_t offset, std::uint32_t bytes) const {

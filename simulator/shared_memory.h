@@ -43,6 +43,8 @@ class SharedMemory {
   const std::uint8_t* flags(std::uint32_t offset = 0) const { return flags_.data() + offset; }
   void set_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags);
   void clear_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags);
+  /// Whether a byte in the range has one of the flags.
+  bool any_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) const;
   /// The first byte in the range that lacks kInitialised, or -1.
   std::int64_t first_uninitialised(std::uint32_t offset, std::uint32_t bytes) const;
 

@@ -106,6 +106,30 @@ void take_registers(Warp& warp, const TransferData& data, const ProgramPoint& po
     own.loading[index] = static_cast<std::uint32_t>(own.loads_at.size());
 }
 
+// Whether all of a warp's lanes have a lane of tensor memory each, and their registers lie side by side
+// there.
+bool moves_rows(const TransferData& data, LaneMask active) {
+  return data.shape == TensorShape::k32x32b && !data.packed && active == kAllLanes;
+}
+
+// Lane after lane: cells of different lanes lie so far apart that they would drive each other from the cache.
+void load_rows(Warp& warp, const TransferData& data, TensorMemory& memory, TensorAddress address) {
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const std::uint32_t* cell = memory.lane(address.lane + static_cast<std::uint32_t>(lane)) + address.column;
+    for (const Slot slot : data.registers) {
+      if (slot != kNoSlot) warp.lanes<std::uint32_t>(slot)[lane] = *cell;
+      ++cell;
+    }
+  }
+}
+
+void store_rows(Warp& warp, const TransferData& data, TensorMemory& memory, TensorAddress address) {
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    std::uint32_t* cell = memory.lane(address.lane + static_cast<std::uint32_t>(lane)) + address.column;
+    for (const Slot slot : data.registers) *cell++ = warp.lanes<std::uint32_t>(slot)[lane];
+  }
+}
+
 // The registers get their values at once: until wait::ld nobody may look at them or change the cells, so no
 // schedule can tell.
 Step load(Warp& warp, const Instruction& instruction, LaneMask active) {
@@ -116,6 +140,10 @@ Step load(Warp& warp, const Instruction& instruction, LaneMask active) {
   if (warp.machine().checks() && warp.machine().config().options.load_waits)
     take_registers(warp, data, point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
+  if (moves_rows(data, active)) {
+    load_rows(warp, data, memory, address);
+    return Step::kNext;
+  }
   for (std::size_t r = 0; r < data.registers.size(); ++r) {
     if (data.registers[r] == kNoSlot) continue;
     std::uint32_t* values = warp.lanes<std::uint32_t>(data.registers[r]);
@@ -136,6 +164,10 @@ Step store(Warp& warp, const Instruction& instruction, LaneMask active) {
   const TensorAddress address = own_address(warp, data, active, "tcgen05.st", point);
   begin(warp, data, address, TensorMemoryShadow::Access::kWrite, "tcgen05.st", point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
+  if (moves_rows(data, active)) {
+    store_rows(warp, data, memory, address);
+    return Step::kNext;
+  }
   for (std::size_t r = 0; r < data.registers.size(); ++r) {
     const std::uint32_t* values = warp.lanes<std::uint32_t>(data.registers[r]);
     for (int lane = 0; lane < kWarpSize; ++lane) {
