@@ -84,9 +84,15 @@ void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramP
   Record record = record_of(point, clock, lane, strong);
   record.wrote = true;
   Accessor accessor{Access::kWrite, strong, clock, lane};
+  const bool whole = offset % kCellBytes == 0 && bytes % kCellBytes == 0;
   for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
     Record& write = writes_[c];
-    record.bytes = bytes_in(c, offset, bytes);
+    record.bytes = whole ? kWholeCell : bytes_in(c, offset, bytes);
+    // The usual case: after all there was, nothing of which remains.
+    if (whole && !strong && !write.has_others && (write.tick == 0 || ordered(write, accessor))) {
+      write = record;
+      continue;
+    }
     // Lanes may write the same place in one instruction: one of them wins.
     const bool together = write.strand == record.strand && write.tick == record.tick && write.pc == record.pc;
     const Record* other = unordered(c, record.bytes, accessor, together);
