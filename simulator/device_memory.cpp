@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace jfa::simulator {
 namespace {
@@ -97,24 +98,39 @@ std::byte* DeviceMemory::access_slow(std::uint64_t address, std::uint64_t bytes,
 }
 
 void DeviceMemory::begin_grid(bool overlaps) {
+  const bool waited = dependency_.waited();
+  const bool waited_before_letting_go = dependency_.waited_before_letting_go();
   dependency_.begin_grid(overlaps);
   for (auto& [address, allocation] : live_) {
-    std::swap(allocation.written_before, allocation.written);
-    allocation.written.clear();
+    const UnfinishedWrites before = std::exchange(allocation.unfinished, {});
+    const WriteLog written = std::exchange(allocation.written, {});
+    if (!overlaps) continue;
+    allocation.unfinished.after_wait = waited ? before.after_wait : before.until_wait;
+    allocation.unfinished.until_wait = waited_before_letting_go ? before.after_wait : before.until_wait;
+    allocation.unfinished.until_wait.add(written);
   }
 }
 
 void DeviceMemory::forget_grid() {
-  for (auto& [address, allocation] : live_) allocation.written.clear();
+  dependency_.begin_grid(/*overlaps=*/false);
+  for (auto& [address, allocation] : live_) {
+    allocation.written.clear();
+    allocation.unfinished = {};
+  }
 }
 
 void DeviceMemory::check_dependency(const Allocation& a, std::uint64_t offset, std::uint64_t bytes,
                                     bool write, const ProgramPoint& point) const {
-  if (!a.written_before.contains(offset, bytes)) return;
-  fail_at(ErrorKind::kInFlight, point, a.address + offset,
-          fmt::format("{} of {} bytes at global {:#x} ({} bytes into {}), which the grid before this one "
-                      "writes: this one overlaps with it and has not executed griddepcontrol.wait",
-                      write ? "write" : "read", bytes, a.address + offset, offset, a.name));
+  if (!unfinished(a, point).contains(offset, bytes)) return;
+  const bool waited = !dependency_.pending(point.cta);
+  fail_at(
+      ErrorKind::kInFlight, point, a.address + offset,
+      fmt::format("{} of {} bytes at global {:#x} ({} bytes into {}), which {}", write ? "write" : "read",
+                  bytes, a.address + offset, offset, a.name,
+                  waited ? "an earlier grid may still be writing: the one before this one, which overlaps "
+                           "with it, has never executed griddepcontrol.wait"
+                         : "a grid before this one writes: this one overlaps with it and has not executed "
+                           "griddepcontrol.wait"));
 }
 
 std::string DeviceMemory::neighbours(std::uint64_t address) const {

@@ -24,7 +24,7 @@ class DeviceMemory {
     bool read_only = false;             // .const variables
     std::unique_ptr<std::byte[]> data;  // null once freed
     WriteLog written;                   // by the running grid
-    WriteLog written_before;            // by the grid before it
+    UnfinishedWrites unfinished;        // by those before it
   };
 
   DeviceMemory() = default;
@@ -49,6 +49,7 @@ class DeviceMemory {
   /// Something that is not a grid comes next in the stream: the grid after it overlaps with none.
   void forget_grid();
   void meet_grid_dependency(const Cta* cta) { dependency_.meet(cta); }
+  void let_dependents_go(const Cta* cta) { dependency_.let_go(cta); }
 
   // --- Accesses of a running kernel: throw on anything outside a live allocation, or misaligned.
   /// Host pointer to the range; alignment in bytes (0 or 1: any).
@@ -66,8 +67,13 @@ class DeviceMemory {
  private:
   void note_access(Allocation& a, std::uint64_t offset, std::uint64_t bytes, bool write,
                    const ProgramPoint& point) {
-    if (dependency_.pending(point.cta)) check_dependency(a, offset, bytes, write, point);
+    if (dependency_.overlaps() && !unfinished(a, point).empty())
+      check_dependency(a, offset, bytes, write, point);
     if (write) a.written.mark(offset, bytes, a.size_bytes);
+  }
+  // What the CTA may not touch yet.
+  const WriteLog& unfinished(const Allocation& a, const ProgramPoint& point) const {
+    return dependency_.pending(point.cta) ? a.unfinished.until_wait : a.unfinished.after_wait;
   }
   void check_dependency(const Allocation& a, std::uint64_t offset, std::uint64_t bytes, bool write,
                         const ProgramPoint& point) const;

@@ -12,7 +12,8 @@ using namespace jfa::simulator;
 namespace {
 
 // `write` stores to word 0 of the buffer, `read` copies word 0 to word 16, or word 32 to it, with or without
-// waiting; in `shared_wait` thread 0 waits for a CTA whose other threads read.
+// waiting; in `shared_wait` thread 0 waits for a CTA whose other threads read. `let_go_then_wait` and
+// `never_wait` stand between a grid that writes and one that reads.
 constexpr const char* kModule = R"(
 .version 9.0
 .target sm_100f
@@ -63,6 +64,17 @@ constexpr const char* kModule = R"(
   griddepcontrol.wait;
   ld.global.b32 %r1, [%rd1];
   st.global.b32 [%rd1+64], %r1;
+  ret;
+}
+.visible .entry let_go_then_wait(.param .u64 buffer)
+{
+  griddepcontrol.launch_dependents;
+  griddepcontrol.wait;
+  ret;
+}
+.visible .entry never_wait(.param .u64 buffer)
+{
+  griddepcontrol.launch_dependents;
   ret;
 }
 .visible .entry shared_wait(.param .u64 buffer)
@@ -152,11 +164,40 @@ TEST_CASE("one thread's wait serves its CTA") {
   CHECK(device.word(16 + 63) == 7);
 }
 
-TEST_CASE("only the grid right before counts, and a copy between them orders everything") {
+TEST_CASE("a grid between that lets go before it waits does not protect one that does not wait") {
+  Device device;
+  REQUIRE(device.run("write", false).ok);
+  REQUIRE(device.run("let_go_then_wait", true).ok);
+  const LaunchResult early = device.run("read_at_once", true);
+  REQUIRE_FALSE(early.ok);
+  CHECK(early.report.text().find("has not executed griddepcontrol.wait") != std::string::npos);
+
+  Device other;
+  REQUIRE(other.run("write", false).ok);
+  REQUIRE(other.run("let_go_then_wait", true).ok);
+  CHECK(other.run("read_after_wait", true).ok);
+}
+
+TEST_CASE("a grid between that never waits lets an earlier one outlast the next one's wait") {
+  Device device;
+  REQUIRE(device.run("write", false).ok);
+  REQUIRE(device.run("never_wait", true).ok);
+  const LaunchResult late = device.run("read_after_wait", true);
+  REQUIRE_FALSE(late.ok);
+  const std::string text = late.report.text();
+  CHECK_MESSAGE(text.find("has never executed griddepcontrol.wait") != std::string::npos, text);
+
+  Device other;
+  REQUIRE(other.run("write", false).ok);
+  REQUIRE(other.run("never_wait", true).ok);
+  CHECK(other.run("read_after_wait", false).ok);
+}
+
+TEST_CASE("a grid that ends or lets go after its wait orders what came before, and so does a copy between") {
   Device device;
   REQUIRE(device.run("write", false).ok);
   REQUIRE(device.run("read_after_wait", true).ok);
-  CHECK(device.run("read_at_once", true).ok);  // reads what the grid before the last one wrote
+  CHECK(device.run("read_at_once", true).ok);  // reads what the grid before the one that waited wrote
   Device other;
   REQUIRE(other.run("write", false).ok);
   other.memory.forget_grid();

@@ -35,7 +35,12 @@ void register_fence(InstructionTable& table) {
     table.add(pattern, nothing);
 
   // One grid runs at a time, so that those before it have ended; see grid_dependency.h.
-  table.add("griddepcontrol.launch_dependents", nothing);
+  table.add("griddepcontrol.launch_dependents", [](Decoder& d) {
+    d.emit([](Warp& warp, const Instruction&, LaneMask) {
+      warp.machine().memory().let_dependents_go(&warp.cta());
+      return Step::kNext;
+    });
+  });
   table.add("griddepcontrol.wait", [](Decoder& d) {
     d.emit([](Warp& warp, const Instruction&, LaneMask) {
       warp.machine().memory().meet_grid_dependency(&warp.cta());
