@@ -160,11 +160,8 @@ __device__ inline void load(const Shared<Control>& shared, const BroadcastArgume
       pairs.advance();
     }
   }
-  // The other roles still signal these barriers: the CTA may not exit before they have.
-  queries.wait_empty(pipeline.query_empty);
-  for (int i = 0; i < kOutputGradStages<kRows>; ++i, output_grads.advance())
-    output_grads.wait_empty(pipeline.output_grad_empty);
-  for (int i = 0; i < kPairStages; ++i, pairs.advance()) pairs.wait_empty(pipeline.pair_empty);
+  drain(pipeline.query_empty, queries);
+  drain(pipeline.output_grad_empty, output_grads);
 }
 
 // LSE and delta of every row of the tile; rows between the slots' queries get what makes their probabilities

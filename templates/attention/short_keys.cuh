@@ -125,11 +125,7 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
       }
     }
   }
-  // The other roles still signal these barriers: the CTA may not exit before they have.
-  for (int i = 0; i < kStationaryStages; ++i, stationary.advance())
-    stationary.wait_empty(pipeline.stationary_empty);
-  for (int i = 0; i < kStages; ++i, streamed.advance()) streamed.wait_empty(pipeline.streamed_empty);
-  outputs.wait_empty(pipeline.output_empty);
+  drain(pipeline.streamed_empty, streamed);
 }
 
 // LSE of every query and, in the place of delta, less its gradient: what add_delta() adds to.
