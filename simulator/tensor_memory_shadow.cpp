@@ -21,6 +21,13 @@ void for_each_cell_block(const TensorRegion& region, Function function) {
   }
 }
 
+void set_all(std::vector<std::uint32_t>& cells, const TensorRegion& region, std::uint32_t value) {
+  for (std::uint32_t block = 0; block < kTensorBlocks; ++block)
+    if ((region.blocks >> block & 1) != 0)
+      std::fill_n(&cells[block * kTensorColumns + region.first_column],
+                  region.end_column - region.first_column, value);
+}
+
 }  // namespace
 
 std::string TensorMemoryShadow::describe(const Flight& flight) {
@@ -89,15 +96,15 @@ void TensorMemoryShadow::check_order(const Record& record, Access earlier, Acces
           fmt::format("the other access: {}", other.point.describe()));
 }
 
-void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access earlier, Access access,
+void TensorMemoryShadow::check_fences(const CellRecords& records, Access earlier, Access access,
                                       const TensorRegion& region, const Accessor& accessor,
                                       bool synchronous) const {
-  std::uint64_t passed = 0;  // time of the last record: the cells of one operation share theirs
+  std::uint32_t passed = 0;  // the last record: the cells of one operation share theirs
   for_each_cell_block(region, [&](std::uint32_t index) {
-    const Record& record = records[index];
-    if (record.time == passed) return;
-    passed = record.time;
-    if (record.time == 0) return;
+    if (records[index] == passed) return;
+    passed = records[index];
+    if (passed == 0) return;
+    const Record& record = records_[passed];
     const Accessor& other = accessors_[record.accessor];
     const bool engine = other.order != 0;
     if (engine ? other.order == accessor.order : other.strand == accessor.strand)
@@ -120,14 +127,35 @@ void TensorMemoryShadow::check_fences(const std::vector<Record>& records, Access
   });
 }
 
+std::uint32_t TensorMemoryShadow::add_record(const Record& record) {
+  if (records_.size() >= kMostRecords) drop_unused_records();
+  records_.push_back(record);
+  return static_cast<std::uint32_t>(records_.size() - 1);
+}
+
+void TensorMemoryShadow::drop_unused_records() {
+  std::vector<Record> kept(1);
+  std::vector<std::uint32_t> renumbered(records_.size());  // 0: not yet
+  for (CellRecords* cells : {&written_, &read_}) {
+    for (std::uint32_t& cell : *cells) {
+      if (cell == 0) continue;
+      if (renumbered[cell] == 0) {
+        renumbered[cell] = static_cast<std::uint32_t>(kept.size());
+        kept.push_back(records_[cell]);
+      }
+      cell = renumbered[cell];
+    }
+  }
+  records_ = std::move(kept);
+}
+
 void TensorMemoryShadow::end(FlightId id, const Epoch& event) {
   if (id == 0) return;
   const auto found =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
   if (found == flights_.end()) return;
-  const Record record{++time_, intern(found->accessor), event};
-  std::vector<Record>& records = found->access == Access::kRead ? read_ : written_;
-  for_each_cell_block(found->region, [&](std::uint32_t index) { records[index] = record; });
+  const std::uint32_t record = add_record({++time_, intern(found->accessor), event});
+  set_all(found->access == Access::kRead ? read_ : written_, found->region, record);
   flights_.erase(found);
 }
 
@@ -155,7 +183,8 @@ void TensorMemoryShadow::check_free(const TensorRegion& region, const char* what
 }
 
 void TensorMemoryShadow::forget(const TensorRegion& region) {
-  for_each_cell_block(region, [&](std::uint32_t index) { written_[index] = read_[index] = Record{}; });
+  set_all(written_, region, 0);
+  set_all(read_, region, 0);
 }
 
 }  // namespace jfa::simulator

@@ -72,13 +72,18 @@ class TensorMemoryShadow : public FlightOwner {
     Access access;
     Accessor accessor;
   };
-  /// The last access of a kind that ended, by block and column.
+  /// An access that ended.
   struct Record {
-    std::uint64_t time = 0;      // 0: none
+    std::uint64_t time = 0;
     std::uint32_t accessor = 0;  // index into accessors_
     Epoch event;                 // by which it was over; its tick is 0 where nobody keeps clocks
   };
+  /// The last access of a kind that ended, by block and column: index into records_; 0: none.
+  using CellRecords = std::vector<std::uint32_t>;
+  static constexpr std::uint32_t kMostRecords = 65536;  // more than there are cells
   std::uint32_t intern(const Accessor& accessor);
+  std::uint32_t add_record(const Record& record);
+  void drop_unused_records();
   /// The tensor core does both in the order of issue: a copy and what its thread issued behind it, or what a
   /// product reads and a copy over that behind it.
   static bool copies_behind(const Accessor& earlier, Access access, const Accessor& later);
@@ -86,8 +91,8 @@ class TensorMemoryShadow : public FlightOwner {
   void check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
                    const Accessor& accessor) const;
   /// `synchronous`: the access is one that no fence::after_thread_sync has to precede.
-  void check_fences(const std::vector<Record>& records, Access earlier, Access access,
-                    const TensorRegion& region, const Accessor& accessor, bool synchronous = false) const;
+  void check_fences(const CellRecords& records, Access earlier, Access access, const TensorRegion& region,
+                    const Accessor& accessor, bool synchronous = false) const;
   static std::string describe(const Flight& flight);
 
   bool fences_ = true;
@@ -96,8 +101,9 @@ class TensorMemoryShadow : public FlightOwner {
   std::vector<Flight> flights_;  // some dozens at most
   std::vector<Accessor> accessors_;
   std::unordered_map<const Instruction*, std::vector<std::uint32_t>> accessors_by_instruction_;
-  std::vector<Record> written_ = std::vector<Record>(kTensorBlocks * kTensorColumns);
-  std::vector<Record> read_ = std::vector<Record>(kTensorBlocks * kTensorColumns);
+  std::vector<Record> records_ = std::vector<Record>(1);
+  CellRecords written_ = CellRecords(kTensorBlocks * kTensorColumns);
+  CellRecords read_ = CellRecords(kTensorBlocks * kTensorColumns);
 };
 
 }  // namespace jfa::simulator
