@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "simulator/bulk_copy_groups.h"
+#include "simulator/global_race_shadow.h"
 
 namespace jfa::simulator {
 
@@ -47,7 +48,9 @@ class BulkLoad final : public AsyncOperation {
       : AsyncOperation(point),
         global_(global),
         bytes_(bytes),
-        arrivals_(destinations, bytes, bytes, "bulk copy from global memory", point) {}
+        arrivals_(
+            destinations, bytes, bytes, kWhat, point,
+            GlobalRaceShadow::one_access(GlobalRaceShadow::Access::kRead, global, bytes, kWhat, point)) {}
 
   bool advance(Machine& machine) override {
     switch (step_++) {
@@ -75,6 +78,8 @@ class BulkLoad final : public AsyncOperation {
   }
 
  private:
+  static constexpr const char* kWhat = "bulk copy from global memory";
+
   std::uint64_t global_;
   std::uint32_t bytes_;
   BulkArrivals arrivals_;
@@ -98,6 +103,8 @@ class BulkStore final : public AsyncOperation {
     auto& shadow = cta.extension<AsyncShadow>();
     progress_->flight = {&shadow, shadow.begin(AsyncShadow::Access::kRead, offset, bytes, what, point)};
     shadow.check_source(offset, bytes, what, point);
+    progress_->written = GlobalRaceShadow::one_access(GlobalRaceShadow::Access::kWrite, global, bytes, what,
+                                                      point, reduction_.has_value());
     cta.extension<BulkGroups>().add(point.warp * kWarpSize + point.lane, progress_);
   }
 

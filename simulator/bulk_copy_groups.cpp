@@ -22,17 +22,22 @@ bool BulkGroups::finished(int thread, std::uint32_t keep, bool read_only) const 
   return true;
 }
 
-void BulkGroups::observe(int thread, std::uint32_t keep, const Epoch& event) {
+void BulkGroups::observe(int thread, std::uint32_t keep, bool read_only, const Epoch& event) {
   auto& committed = threads_[static_cast<std::size_t>(thread)].committed;
   const std::size_t observed = committed.size() - std::min<std::size_t>(keep, committed.size());
   for (std::size_t i = 0; i < observed; ++i)
-    for (const auto& operation : committed[i]) operation->flight.end(event);
+    for (const auto& operation : committed[i]) {
+      operation->flight.end(event);
+      if (!read_only) operation->written.end(event);
+    }
   // A group that a .read wait has seen stays for a full wait to find, until there is nothing left to wait
   // for.
+  const auto over = [&](const auto& operation) {
+    return operation->done && (!read_only || operation->written.shadow == nullptr);
+  };
   for (std::size_t i = 0; i < observed; ++i) {
     const Group& oldest = committed.front();
-    if (!std::all_of(oldest.begin(), oldest.end(), [](const auto& operation) { return operation->done; }))
-      break;
+    if (!std::all_of(oldest.begin(), oldest.end(), over)) break;
     committed.pop_front();
   }
 }

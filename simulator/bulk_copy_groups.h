@@ -16,7 +16,8 @@ namespace jfa::simulator {
 struct BulkProgress {
   bool source_read = false;
   bool done = false;
-  FlightRef flight;  // what a wait on the group ends: a store's source, a cp.async's destination
+  FlightRef flight;   // what a wait on the group ends: a store's source, a cp.async's destination
+  FlightRef written;  // what no .read wait ends: a store's destination
 };
 
 class BulkGroups : public Extension {
@@ -30,7 +31,7 @@ class BulkGroups : public Extension {
   /// Whether all groups but the `keep` most recent have read their sources (read_only) or completed.
   bool finished(int thread, std::uint32_t keep, bool read_only) const;
   /// A wait, the event, has found that: what they had in flight is the thread's again.
-  void observe(int thread, std::uint32_t keep, const Epoch& event);
+  void observe(int thread, std::uint32_t keep, bool read_only, const Epoch& event);
   /// Every operation the thread has started, as far as no wait has observed it.
   std::vector<std::shared_ptr<BulkProgress>> unobserved(int thread) const;
 

@@ -52,6 +52,7 @@ namespace simulator {
 ///   load_waits=0|1               whether registers of tcgen05.ld need wait::ld (default 1)
 ///   commit_waits=0|1             whether somebody has to wait for a CTA's last commit to each mbarrier
 ///                                (default 1)
+///   constant_races=0|1           whether warps that store one constant in one instruction race (default 1)
 /// The table stays valid for the life of the process; the same name gives the same device. Its images are PTX
 /// (cuLibraryLoadData with a NUL-terminated PTX text).
 /// On failure returns nullptr and says why in `error`, naming the option and its value.

@@ -12,12 +12,15 @@ void for_each(LaneMask lanes, Function function) {
   for (; lanes != 0; lanes &= lanes - 1) function(__builtin_ctz(lanes));
 }
 
+constexpr FencedSpace kFencedSpaces[] = {FencedSpace::kShared, FencedSpace::kGlobal};
+
 }  // namespace
 
-std::uint32_t WarpClock::fenced_by_all() const {
+std::uint32_t WarpClock::fenced_by_all(FencedSpace space) const {
   std::uint32_t least = now_;
-  for (const std::uint32_t since : unfenced_since_)
-    if (since != 0) least = std::min(least, since - 1);
+  const Unfenced& owed = unfenced_[static_cast<std::size_t>(space)];
+  for_each(owed.lanes,
+           [&](int lane) { least = std::min(least, owed.since[static_cast<std::size_t>(lane)] - 1); });
   return least;
 }
 
@@ -35,6 +38,7 @@ WarpClock& HappensBefore::add_warp(const Cta& cta, int warp) {
   const Strand strand = add_strand({});
   WarpClock& clock = warps_.emplace_back(strand);
   strands_[strand].cta = &cta;
+  strands_[strand].cta_index = cta.index();
   strands_[strand].warp = warp;
   strands_[strand].clock = &clock;
   return clock;
@@ -55,22 +59,32 @@ ProgramPoint HappensBefore::warp_of(Strand strand) const {
   return {nullptr, strands_[strand].cta, strands_[strand].warp, -1};
 }
 
+std::string HappensBefore::describe(const Epoch& event) const {
+  const Description& d = strands_[event.strand];
+  if (d.cta == nullptr) return d.name;
+  const std::string warp =
+      fmt::format("CTA ({},{},{}) warp {}", d.cta_index.x, d.cta_index.y, d.cta_index.z, d.warp);
+  return event.lanes == 0 ? warp : fmt::format("{} lane {}", warp, __builtin_ctz(event.lanes));
+}
+
+bool HappensBefore::same_cta(Strand a, Strand b) const {
+  return strands_[a].cta != nullptr && strands_[a].cta == strands_[b].cta;
+}
+
 // --- Events
 
 void HappensBefore::release(WarpClock& clock, LaneMask lanes, LaneMask live, VectorClock& to) {
   to.join(clock.known_);
   for_each(lanes & clock.apart_, [&](int lane) { to.join(*clock.lanes_[static_cast<std::size_t>(lane)]); });
-  if ((lanes & live) == live) {
-    to.see(clock.strand_, clock.now_);
-    to.fence(clock.strand_, clock.fenced_by_all());
-  } else {
-    to.see(clock.strand_, clock.synced_);
-    to.fence(clock.strand_, clock.synced_fenced_);
-    for_each(lanes, [&](int lane) {
-      const Strand strand = lane_strand(clock, lane);
-      to.see(strand, clock.now_);
-      to.fence(strand, clock.fenced_by(lane));
-    });
+  const bool whole = (lanes & live) == live;
+  to.see(clock.strand_, whole ? clock.now_ : clock.synced_);
+  if (!whole) for_each(lanes, [&](int lane) { to.see(lane_strand(clock, lane), clock.now_); });
+  for (const FencedSpace space : kFencedSpaces) {
+    if (!clock.unfenced_[static_cast<std::size_t>(space)].ever_fenced) continue;
+    to.fence(clock.strand_, space, whole ? clock.fenced_by_all(space) : clock.synced_fenced(space));
+    if (!whole)
+      for_each(lanes,
+               [&](int lane) { to.fence(lane_strand(clock, lane), space, clock.fenced_by(lane, space)); });
   }
   ++clock.now_;
 }
@@ -83,22 +97,20 @@ VectorClock& HappensBefore::own(WarpClock& clock, int lane) {
   return *pointer;
 }
 
+// Applies the change to what the lanes know.
+template <class Change>
+void HappensBefore::change_known(WarpClock& clock, LaneMask lanes, LaneMask live, Change change) {
+  const bool whole = (lanes & live) == live;
+  if (whole) change(clock.known_);
+  for_each(whole ? clock.apart_ : lanes, [&](int lane) { change(own(clock, lane)); });
+}
+
 void HappensBefore::acquire(WarpClock& clock, LaneMask lanes, LaneMask live, const VectorClock& from) {
-  if ((lanes & live) == live) {
-    clock.known_.join(from);
-    for_each(clock.apart_, [&](int lane) { own(clock, lane).join(from); });
-  } else {
-    for_each(lanes, [&](int lane) { own(clock, lane).join(from); });
-  }
+  change_known(clock, lanes, live, [&](VectorClock& known) { known.join(from); });
 }
 
 void HappensBefore::acquire(WarpClock& clock, LaneMask lanes, LaneMask live, const Epoch& event) {
-  if ((lanes & live) == live) {
-    clock.known_.see(event.strand, event.tick);
-    for_each(clock.apart_, [&](int lane) { own(clock, lane).see(event.strand, event.tick); });
-  } else {
-    for_each(lanes, [&](int lane) { own(clock, lane).see(event.strand, event.tick); });
-  }
+  change_known(clock, lanes, live, [&](VectorClock& known) { known.see(event.strand, event.tick); });
 }
 
 void HappensBefore::sync_lanes(WarpClock& clock, LaneMask lanes, LaneMask live) {
@@ -113,26 +125,70 @@ void HappensBefore::sync_lanes(WarpClock& clock, LaneMask lanes, LaneMask live) 
   } else if ((clock.apart_ & lanes) != 0) {
     for_each(lanes, [&](int lane) { own(clock, lane) = together; });
   }
-  clock.synced_fenced_ = clock.fenced_by_all();
+  for (const FencedSpace space : kFencedSpaces)
+    clock.synced_fenced_[static_cast<std::size_t>(space)] = clock.fenced_by_all(space);
   clock.synced_ = clock.now_++;
 }
 
-void HappensBefore::fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live) {
-  for_each(lanes, [&](int lane) { clock.unfenced_since_[static_cast<std::size_t>(lane)] = 0; });
+void HappensBefore::fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live, FencedSpace space) {
+  WarpClock::Unfenced& owed = clock.unfenced_[static_cast<std::size_t>(space)];
+  owed.lanes &= ~lanes;
+  owed.ever_fenced = true;
   ++clock.now_;
-  const auto fence = [&](VectorClock& known) {
-    known.fence_seen();
-    known.fence(clock.strand_, clock.synced_);  // what the warp's other lanes wrote before they last met
-  };
-  if ((lanes & live) == live) {
-    fence(clock.known_);
-    for_each(clock.apart_, [&](int lane) { fence(own(clock, lane)); });
-  } else {
-    for_each(lanes, [&](int lane) { fence(own(clock, lane)); });
-  }
+  change_known(clock, lanes, live, [&](VectorClock& known) {
+    known.fence_seen(space);
+    known.fence(clock.strand_, space,
+                clock.synced_);  // what the warp's other lanes wrote before they last met
+  });
+}
+
+// --- By way of global memory
+
+RemoteClock::Pointer HappensBefore::publish(WarpClock& clock, LaneMask lanes, LaneMask live) {
+  auto own = std::make_shared<VectorClock>();
+  release(clock, lanes, live, *own);
+  const RemoteClock::Pointer others = own->take_remote();
+  return RemoteClock::with(others, cluster_, std::move(own));
+}
+
+void HappensBefore::learn(WarpClock& clock, LaneMask lanes, LaneMask live, const RemoteClock::Pointer& from,
+                          bool wide) {
+  if (from == nullptr) return;
+  const VectorClock* of_this = from->of(cluster_);
+  change_known(clock, lanes, live, [&](VectorClock& known) {
+    if (of_this != nullptr) known.join(*of_this);
+    if (wide) known.learn(from);
+  });
+}
+
+void HappensBefore::fence(WarpClock& clock, LaneMask lanes, LaneMask live, MemoryScope scope) {
+  for_each(lanes, [&](int lane) {
+    WarpClock::Published& observed = clock.observed(lane);
+    const LaneMask bit = LaneMask{1} << lane;
+    learn(clock, bit, live, std::exchange(observed.narrow, nullptr), false);
+    if (scope == MemoryScope::kGpu) learn(clock, bit, live, std::exchange(observed.wide, nullptr), true);
+  });
+  const RemoteClock::Pointer published = publish(clock, lanes, live);
+  for_each(lanes, [&](int lane) {
+    WarpClock::Published& released = clock.released(lane);
+    released.narrow = published;
+    if (scope == MemoryScope::kGpu) released.wide = published;
+  });
 }
 
 // --- Questions
+
+// Whether `last` of every one of the lanes' own strands has come to the event.
+template <class Last>
+bool HappensBefore::each_lane(const Epoch& event, LaneMask lanes, Last last) const {
+  if (lanes == 0) return false;
+  const WarpClock& warp = *strands_[event.strand].clock;
+  for (; lanes != 0; lanes &= lanes - 1) {
+    const Strand strand = warp.lane_strands_[static_cast<std::size_t>(__builtin_ctz(lanes))];
+    if (strand == 0 || last(strand) < event.tick) return false;
+  }
+  return true;
+}
 
 bool HappensBefore::ordered(const Epoch& event, const WarpClock& clock, int lane, bool overwrites) const {
   LaneMask lanes = event.lanes;
@@ -143,36 +199,35 @@ bool HappensBefore::ordered(const Epoch& event, const WarpClock& clock, int lane
   }
   const VectorClock& known = clock.known(lane);
   const auto last = [&](Strand strand) { return overwrites ? known.settled(strand) : known.seen(strand); };
-  if (last(event.strand) >= event.tick) return true;
-  if (lanes == 0) return false;
-  const WarpClock& other = *strands_[event.strand].clock;
-  for (; lanes != 0; lanes &= lanes - 1) {
-    const Strand strand = other.lane_strands_[static_cast<std::size_t>(__builtin_ctz(lanes))];
-    if (strand == 0 || last(strand) < event.tick) return false;
-  }
-  return true;
+  return last(event.strand) >= event.tick || each_lane(event, lanes, last);
 }
 
-bool HappensBefore::fenced(const Epoch& event, const WarpClock& clock, int lane) const {
+bool HappensBefore::fenced(const Epoch& event, const WarpClock& clock, int lane, FencedSpace space) const {
   LaneMask lanes = event.lanes;
   if (event.strand == clock.strand_) {
-    if (event.tick <= clock.synced_fenced_) return true;
+    if (event.tick <= clock.synced_fenced(space)) return true;
     for (LaneMask rest = lanes; rest != 0; rest &= rest - 1) {
       const int writer = __builtin_ctz(rest);
-      if ((writer == lane || lane < 0) && clock.has_fenced(writer, event.tick))
+      if ((writer == lane || lane < 0) && clock.has_fenced(writer, event.tick, space))
         lanes &= ~(LaneMask{1} << writer);
     }
     if (lanes == 0) return true;
   }
   const VectorClock& known = clock.known(lane);
-  if (known.fenced(event.strand) >= event.tick) return true;
-  if (lanes == 0) return false;
-  const WarpClock& other = *strands_[event.strand].clock;
-  for (; lanes != 0; lanes &= lanes - 1) {
-    const Strand strand = other.lane_strands_[static_cast<std::size_t>(__builtin_ctz(lanes))];
-    if (strand == 0 || known.fenced(strand) < event.tick) return false;
-  }
-  return true;
+  const auto last = [&](Strand strand) { return known.fenced(strand, space); };
+  return last(event.strand) >= event.tick || each_lane(event, lanes, last);
+}
+
+bool HappensBefore::ordered(const Epoch& event, const VectorClock* known) const {
+  if (known == nullptr) return false;
+  const auto last = [&](Strand strand) { return known->seen(strand); };
+  return last(event.strand) >= event.tick || each_lane(event, event.lanes, last);
+}
+
+bool HappensBefore::fenced(const Epoch& event, const VectorClock* known, FencedSpace space) const {
+  if (known == nullptr) return false;
+  const auto last = [&](Strand strand) { return known->fenced(strand, space); };
+  return last(event.strand) >= event.tick || each_lane(event, event.lanes, last);
 }
 
 }  // namespace jfa::simulator

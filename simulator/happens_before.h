@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/memory_order.h"
 #include "simulator/report.h"
 #include "simulator/types.h"
 #include "simulator/vector_clock.h"
@@ -35,41 +36,64 @@ class WarpClock {
     return lane >= 0 && lanes_[static_cast<std::size_t>(lane)] ? *lanes_[static_cast<std::size_t>(lane)]
                                                                : known_;
   }
-  /// A generic write to shared memory: from this tick on the lane owes a proxy fence.
-  void note_write(int lane) {
-    std::uint32_t& since = unfenced_since_[static_cast<std::size_t>(lane)];
-    if (since == 0) since = now_;
+  /// A generic write: from this tick on the lane owes a proxy fence.
+  void note_write(int lane, FencedSpace space = FencedSpace::kShared) {
+    Unfenced& owed = unfenced_[static_cast<std::size_t>(space)];
+    const LaneMask bit = LaneMask{1} << lane;
+    if ((owed.lanes & bit) != 0) return;
+    owed.lanes |= bit;
+    owed.since[static_cast<std::size_t>(lane)] = now_;
   }
   /// Whether the lane itself has fenced its write of that tick.
-  bool has_fenced(int lane, std::uint32_t tick) const {
-    const std::uint32_t since = unfenced_since_[static_cast<std::size_t>(lane)];
-    return since == 0 || tick < since;
+  bool has_fenced(int lane, std::uint32_t tick, FencedSpace space) const {
+    return tick <= fenced_by(lane, space);
   }
   /// The tick up to which all lanes had fenced their writes when they last synchronised.
-  std::uint32_t synced_fenced() const { return synced_fenced_; }
+  std::uint32_t synced_fenced(FencedSpace space) const {
+    return synced_fenced_[static_cast<std::size_t>(space)];
+  }
+
+  /// What a lane has at hand for other threads by way of global memory. `wide`: for all of them; `narrow`:
+  /// for those of its own cluster.
+  struct Published {
+    RemoteClock::Pointer wide, narrow;
+  };
+  /// By its last fence, for its strong writes to publish.
+  Published& released(int lane) { return released_[static_cast<std::size_t>(lane)]; }
+  /// By its strong reads, for its next fence to acquire.
+  Published& observed(int lane) { return observed_[static_cast<std::size_t>(lane)]; }
 
  private:
   friend class HappensBefore;
-  std::uint32_t fenced_by(int lane) const {
-    const std::uint32_t since = unfenced_since_[static_cast<std::size_t>(lane)];
-    return since == 0 ? now_ : since - 1;
+  struct Unfenced {
+    std::array<std::uint32_t, kWarpSize> since{};
+    LaneMask lanes = 0;  // that owe a fence
+    bool ever_fenced = false;
+  };
+  std::uint32_t fenced_by(int lane, FencedSpace space) const {
+    const Unfenced& owed = unfenced_[static_cast<std::size_t>(space)];
+    return (owed.lanes >> lane & 1) == 0 ? now_ : owed.since[static_cast<std::size_t>(lane)] - 1;
   }
-  std::uint32_t fenced_by_all() const;
+  std::uint32_t fenced_by_all(FencedSpace space) const;
 
   Strand strand_;
   std::uint32_t now_ = 1;
   std::uint32_t synced_ = 0;
-  std::uint32_t synced_fenced_ = 0;
+  std::array<std::uint32_t, 2> synced_fenced_{};  // by space
   VectorClock known_;
-  std::array<std::uint32_t, kWarpSize> unfenced_since_{};        // 0: nothing
+  std::array<Unfenced, 2> unfenced_;                             // by space
   std::array<std::unique_ptr<VectorClock>, kWarpSize> lanes_{};  // of lanes that know more than their warp
   LaneMask apart_ = 0;                                           // those
   std::array<Strand, kWarpSize> lane_strands_{};                 // 0: not yet needed
+  std::array<Published, kWarpSize> released_, observed_;
 };
 
 class HappensBefore {
  public:
   HappensBefore();
+  /// Which cluster of the grid it is about.
+  void set_cluster(ClusterId cluster) { cluster_ = cluster; }
+  ClusterId cluster() const { return cluster_; }
 
   // --- Strands
   WarpClock& add_warp(const Cta& cta, int warp);
@@ -79,6 +103,10 @@ class HappensBefore {
   std::string describe(Strand strand) const;
   /// The warp behind a warp's strand, for reports: no instruction, no lane. Empty for others.
   ProgramPoint warp_of(Strand strand) const;
+  /// "CTA (0,0,0) warp 3 lane 5", or the strand's name: also when the CTAs are gone.
+  std::string describe(const Epoch& event) const;
+  /// Whether both are of warps of one CTA.
+  bool same_cta(Strand a, Strand b) const;
 
   // --- Events. `live`: the warp's lanes that have not exited.
   /// What the lanes have done and know is joined to `to`; what they do from now on is not.
@@ -88,8 +116,17 @@ class HappensBefore {
   void acquire(WarpClock& clock, LaneMask lanes, LaneMask live, const Epoch& event);
   /// bar.warp.sync among the lanes. Of a part of the warp it is taken for one of the whole.
   void sync_lanes(WarpClock& clock, LaneMask lanes, LaneMask live);
-  /// fence.proxy.async: covers every generic write that happened before it, whoever made it.
-  void fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live);
+  /// fence.proxy.async: covers every generic write to the space that happened before it, whoever made it.
+  void fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live, FencedSpace space);
+
+  // --- By way of global memory.
+  /// What the lanes have done and know, for others to learn. Lanes that are the whole warp speak for each
+  /// other.
+  RemoteClock::Pointer publish(WarpClock& clock, LaneMask lanes, LaneMask live);
+  /// `wide`: of all clusters; else what concerns this one alone.
+  void learn(WarpClock& clock, LaneMask lanes, LaneMask live, const RemoteClock::Pointer& from, bool wide);
+  /// fence.acq_rel, fence.sc, membar: acquires what the lanes have read, and gives them what to publish.
+  void fence(WarpClock& clock, LaneMask lanes, LaneMask live, MemoryScope scope);
 
   // --- Questions
   /// Whether the event happened before what the lane does now; lane -1: what all of them do. `overwrites`: it
@@ -97,18 +134,27 @@ class HappensBefore {
   bool ordered(const Epoch& event, const WarpClock& clock, int lane, bool overwrites) const;
   /// Whether the generic write that was the event may be read by the asynchronous proxy: as ordered, and
   /// fenced before.
-  bool fenced(const Epoch& event, const WarpClock& clock, int lane) const;
+  bool fenced(const Epoch& event, const WarpClock& clock, int lane, FencedSpace space) const;
+  /// The same two for somebody of another cluster, who knows that of this one (null: nothing).
+  bool ordered(const Epoch& event, const VectorClock* known) const;
+  bool fenced(const Epoch& event, const VectorClock* known, FencedSpace space) const;
 
  private:
   struct Description {
     const Cta* cta = nullptr;  // null: named
+    Dim3 cta_index;
     int warp = -1;
     std::string name;
     WarpClock* clock = nullptr;  // of warps
   };
   Strand lane_strand(WarpClock& clock, int lane);
   VectorClock& own(WarpClock& clock, int lane);
+  template <class Change>
+  void change_known(WarpClock& clock, LaneMask lanes, LaneMask live, Change change);
+  template <class Last>
+  bool each_lane(const Epoch& event, LaneMask lanes, Last last) const;
 
+  ClusterId cluster_ = 0;
   std::deque<WarpClock> warps_;
   std::vector<Description> strands_;
 };

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "simulator/global_race_shadow.h"
 #include "simulator/scheduler.h"
 
 namespace jfa::simulator {
@@ -42,6 +43,7 @@ Machine::Machine(const Module& module, const Entry& entry, const LaunchConfig& c
       config_(config),
       memory_(memory),
       register_image_(make_register_image(entry)) {
+  if (checks()) global_races_ = std::make_unique<GlobalRaceShadow>(*this);
   for (int i = 0; i < config.options.sms; ++i) sms_.push_back(std::make_unique<Sm>(*this, i));
   scheduler_ = std::make_unique<Scheduler>(*this);
 }

@@ -13,6 +13,7 @@
 #include "simulator/device_memory.h"
 #include "simulator/happens_before.h"
 #include "simulator/launch.h"
+#include "simulator/memory_order.h"
 #include "simulator/program.h"
 #include "simulator/race_shadow.h"
 #include "simulator/report.h"
@@ -22,6 +23,7 @@
 namespace jfa::simulator {
 
 class Cta;
+class GlobalRaceShadow;
 class Machine;
 class Scheduler;
 class Sm;
@@ -142,10 +144,13 @@ class Warp {
   void write(Space space, std::uint64_t address, std::uint32_t bytes, const void* in,
              const ProgramPoint& point);
 
-  /// Host memory behind it, checked for `bytes` (a power of two up to 32) and aligned to them. `strong`: see
-  /// SharedMemory::check_read.
+  /// Host memory behind it, checked for `bytes` (a power of two up to 32), aligned to them, and for races.
   std::byte* locate(Space space, std::uint64_t address, std::uint32_t bytes, bool write,
-                    const ProgramPoint& point, bool strong = false);
+                    const ProgramPoint& point, const MemoryOrder& order = {});
+
+  /// The same of a global address.
+  std::byte* locate_global(std::uint64_t address, std::uint32_t bytes, bool write, const ProgramPoint& point,
+                           const MemoryOrder& order);
 
   std::byte* local(int lane) { return local_.get() + static_cast<std::size_t>(lane) * local_bytes_; }
   std::uint32_t local_bytes() const { return local_bytes_; }
@@ -217,7 +222,8 @@ class Cluster {
   Cta* cta(std::uint32_t rank) const { return rank < ctas.size() ? ctas[rank] : nullptr; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(ctas.size()); }
 
-  HappensBefore order;
+  const std::shared_ptr<HappensBefore> shared_order = std::make_shared<HappensBefore>();
+  HappensBefore& order = *shared_order;  // which the grid's races in global memory keep beyond the cluster
 
   // barrier.cluster
   int barrier_arrived = 0;  // threads that arrived in this round and live
@@ -326,6 +332,9 @@ class Machine : public Extensible<Machine> {
   /// Takes the next cluster that has not started off the grid: the index of its first CTA. None if all have.
   std::optional<Dim3> cancel_next_cluster();
 
+  /// Who has accessed global memory in which order; null without checks.
+  GlobalRaceShadow* global_races() const { return global_races_.get(); }
+
   /// What the schedule may let happen inside an instruction: about one time in so many if it is random.
   bool perhaps(std::uint32_t one_in);
   /// The schedule's choices that were recorded.
@@ -360,6 +369,7 @@ class Machine : public Extensible<Machine> {
   std::string printed_;
   std::vector<Choice> choices_;
   std::vector<std::byte> register_image_;  // of a fresh warp: poison and constants
+  std::unique_ptr<GlobalRaceShadow> global_races_;
   std::vector<std::unique_ptr<Sm>> sms_;
   std::unique_ptr<Scheduler> scheduler_;
 };

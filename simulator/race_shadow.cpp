@@ -25,10 +25,10 @@ const char* verb(RaceShadow::Access access) {
   return access == RaceShadow::Access::kRead ? "reads" : "writes";
 }
 
-// Whether the instruction is a store of an immediate: whoever executes it, the value is the same, and
-// compilers let a whole CTA do so.
-bool stores_constant(const ProgramPoint& point) {
-  if (point.instruction == nullptr) return false;
+// Whether the instruction is a store of an immediate that other warps may execute, too
+// (RunOptions::constant_races).
+bool shares_constant(const ProgramPoint& point) {
+  if (point.instruction == nullptr || point.cta->machine().config().options.constant_races) return false;
   const std::string& text = point.cta->machine().entry().statements[point.instruction->statement].text;
   const std::size_t comma = text.rfind(',');
   if (text.find("st.") == std::string::npos || comma == std::string::npos) return false;
@@ -97,7 +97,7 @@ void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramP
     const bool together = write.strand == record.strand && write.tick == record.tick && write.pc == record.pc;
     const Record* other = unordered(c, record.bytes, accessor, together);
     const bool same_value =
-        other == &write && write.generic && write.pc == record.pc && stores_constant(point);
+        other == &write && write.generic && write.pc == record.pc && shares_constant(point);
     if (other != nullptr && !same_value) refuse(Access::kWrite, c * kCellBytes, nullptr, *other, point);
     const Record last = write;
     write = record;
@@ -134,7 +134,7 @@ bool RaceShadow::fenced(const Record& write, std::uint8_t bytes, Accessor& acces
   if (write.tick == 0 || (write.bytes & bytes) == 0 || !write.generic) return true;
   const Epoch event = write.event();
   if (event == accessor.fenced) return true;
-  if (!order_.fenced(event, accessor.clock, accessor.lane)) return false;
+  if (!order_.fenced(event, accessor.clock, accessor.lane, FencedSpace::kShared)) return false;
   accessor.fenced = event;
   return true;
 }

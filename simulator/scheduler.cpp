@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "simulator/global_race_shadow.h"
+
 namespace jfa::simulator {
 namespace {
 
@@ -124,6 +126,7 @@ bool Scheduler::launch_cluster(std::uint64_t index) {
   }
   auto cluster = std::make_unique<Cluster>();
   cluster->id = cluster_id(index);
+  if (GlobalRaceShadow* races = machine_.global_races()) races->add_cluster(cluster->shared_order);
   const std::size_t first = ctas_.size();
   for (int rank = 0; rank < size; ++rank) {
     const auto r = static_cast<std::uint32_t>(rank);

@@ -57,6 +57,7 @@ class Scheduler {
   template <class Before>
   std::uint32_t first_by(Before before) const;
   bool starved(const Candidate& candidate) const;
+  std::uint32_t somebody_else(std::uint32_t otherwise) const;
   std::uint32_t decide(std::uint32_t count, std::uint32_t wanted);
   std::uint64_t next_random();
   std::uint32_t random_below(std::uint32_t count);
@@ -104,6 +105,7 @@ class Scheduler {
   std::uint32_t last_order_ = 0;
   std::uint64_t movements_ = 1;  // turns in which somebody did more than poll
   std::uint64_t turns_without_step_ = 0;
+  std::uint32_t turns_in_a_row_ = 0;           // of last_warp_, beyond the first
   std::size_t runnable_warps_ = 0, busy_ = 0;  // of the candidates: warps; and with operations
   // Kept between turns for their storage.
   std::vector<Candidate> candidates_, idle_;

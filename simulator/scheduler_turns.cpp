@@ -11,6 +11,8 @@ constexpr std::uint32_t kQuantum = 256;  // warp instructions, if no other numbe
 constexpr std::uint32_t kMostRandomQuantum = 64;
 constexpr std::uint64_t kPatienceTurns = 4096;  // without a step, after which operations move all the same
 constexpr int kEngines = 3;
+// Turns that a warp gets in a row while others could move: it may be polling in a way that does not show.
+constexpr std::uint32_t kMostTurnsInARow = 64;
 
 }  // namespace
 
@@ -131,6 +133,13 @@ std::uint32_t Scheduler::policy_choice() {
   }
 }
 
+// The first candidate that is not the warp which ran last; `otherwise` if there is none.
+std::uint32_t Scheduler::somebody_else(std::uint32_t otherwise) const {
+  for (std::uint32_t i = 0; i < candidates_.size(); ++i)
+    if (candidates_[i].warp != last_warp_) return i;
+  return otherwise;
+}
+
 void Scheduler::turn() {
   list_candidates();
   if (candidates_.empty()) return stuck();
@@ -138,14 +147,17 @@ void Scheduler::turn() {
   // Warps may wait for an operation in loops too long to be told from progress.
   if (schedule_ != Schedule::kRandom && ++turns_without_step_ > kPatienceTurns && busy_ > runnable_warps_)
     wanted = static_cast<std::uint32_t>(runnable_warps_);
+  if (schedule_ != Schedule::kRandom && turns_in_a_row_ >= kMostTurnsInARow) wanted = somebody_else(wanted);
   const auto count = static_cast<std::uint32_t>(candidates_.size());
   const Candidate chosen = candidates_[count > 1 ? decide(count, wanted) : 0];
   if (chosen.operation != nullptr) {
     turns_without_step_ = 0;
     idle_turns_ = 0;
+    turns_in_a_row_ = 0;
     ++movements_;
     return advance(chosen.split);
   }
+  turns_in_a_row_ = chosen.warp == last_warp_ ? turns_in_a_row_ + 1 : 0;
   const std::uint32_t quantum = decide(
       kMostRandomQuantum + 1, schedule_ == Schedule::kRandom ? random_below(kMostRandomQuantum + 1) : 0);
   last_warp_ = chosen.warp;

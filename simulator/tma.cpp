@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "simulator/bulk_copy_groups.h"
+#include "simulator/global_race_shadow.h"
 
 namespace jfa::simulator {
 namespace {
@@ -37,13 +38,29 @@ std::string text(const TensorBox& box) {
                      box.map.global_address);
 }
 
+// The box's bytes of global memory in flight; nothing without checks.
+FlightRef access_tensor(const TensorBox& box, GlobalRaceShadow::Access access, const char* what,
+                        const ProgramPoint& point, bool reduces = false) {
+  GlobalRaceShadow* races = point.cta->machine().global_races();
+  if (races == nullptr) return {};
+  const FlightRef flight{races, races->begin(point)};
+  const bool writes = access == GlobalRaceShadow::Access::kWrite;
+  box.for_each_row([&](const BoxRow& row) {
+    const std::uint32_t bytes = writes ? stored_bytes(box.map, row) : row.valid_bytes;
+    if (bytes != 0)
+      races->access(flight.id, access, row.global_address + row.skip_bytes, bytes, what, point, reduces);
+  });
+  return flight;
+}
+
 class TensorLoad final : public AsyncOperation {
  public:
   TensorLoad(const TensorBox& box, const std::vector<BulkDestination>& destinations,
              const ProgramPoint& point)
       : AsyncOperation(point),
         box_(box),
-        arrivals_(destinations, box.map.shared_bytes(), box.map.box_bytes(), "TMA load", point) {}
+        arrivals_(destinations, box.map.shared_bytes(), box.map.box_bytes(), "TMA load", point,
+                  access_tensor(box, GlobalRaceShadow::Access::kRead, "TMA load", point)) {}
 
   bool advance(Machine& machine) override {
     switch (step_++) {
@@ -127,6 +144,8 @@ class TensorStore final : public AsyncOperation {
     progress_->flight = {
         &shadow, shadow.begin(AsyncShadow::Access::kRead, offset, box.map.shared_bytes(), what, point)};
     if (!shadow.may_read(offset, box.map.shared_bytes(), point)) check_rows(shadow, what, point);
+    progress_->written =
+        access_tensor(box, GlobalRaceShadow::Access::kWrite, what, point, reduction_.has_value());
     cta.extension<BulkGroups>().add(point.warp * kWarpSize + point.lane, progress_);
   }
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "simulator/global_race_shadow.h"
 #include "simulator/machine.h"
 #include "simulator/scheduler.h"
 
@@ -198,7 +199,7 @@ void Warp::write(Space space, std::uint64_t address, std::uint32_t bytes, const 
 }
 
 std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes, bool write,
-                        const ProgramPoint& where, bool strong) {
+                        const ProgramPoint& where, const MemoryOrder& order) {
   if (space == Space::kGeneric) {
     if (in_window(address, kSharedWindow))
       space = Space::kSharedCluster, address -= kSharedWindow;
@@ -221,9 +222,9 @@ std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes,
                             place.cta->rank()));
       SharedMemory& shared = place.cta->shared();
       if (write)
-        shared.check_write(place.offset, bytes, where, strong);
+        shared.check_write(place.offset, bytes, where, order.strong);
       else
-        shared.check_read(place.offset, bytes, where, strong);
+        shared.check_read(place.offset, bytes, where, order.strong);
       return shared.data(place.offset);
     }
     case Space::kLocal:
@@ -250,7 +251,19 @@ std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes,
     case Space::kConst:
       break;
   }
-  return machine().memory().access(address, bytes, bytes, write, where);
+  return locate_global(address, bytes, write, where, order);
+}
+
+std::byte* Warp::locate_global(std::uint64_t address, std::uint32_t bytes, bool write,
+                               const ProgramPoint& where, const MemoryOrder& order) {
+  std::byte* const host = machine().memory().access(address, bytes, bytes, write, where);
+  if (GlobalRaceShadow* races = machine().global_races()) {
+    if (write)
+      races->write(address, bytes, where, order);
+    else
+      races->read(address, bytes, where, order);
+  }
+  return host;
 }
 
 }  // namespace jfa::simulator

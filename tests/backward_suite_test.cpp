@@ -141,7 +141,7 @@ TEST_CASE("backward suite: right in fp64's eyes, alone in its memory, the same o
     CAPTURE(what);
     const SuiteGradient made = gradient_of(c);
     std::optional<BackwardResult> first;
-    for (const std::string& name : suite_devices(Schedules::kTwo)) {
+    for (const std::string& name : suite_devices(Schedules::kTwo, c.seed)) {
       CAPTURE(name);
       Device device = Device::open(name).value();
       BackwardResult result = run_backward(device, made.problem, made.options);

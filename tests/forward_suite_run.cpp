@@ -152,17 +152,19 @@ SuiteProblem problem_of(const SuiteCase& c) {
   return made;
 }
 
-std::vector<std::string> suite_devices(Schedules schedules) {
+std::vector<std::string> suite_devices(Schedules schedules, std::uint64_t number) {
   const std::string base = test_device().name();
   if (!test_device().simulated()) return {base, base};
-  const auto with = [&](const char* options) {
-    return fmt::format("{}{}{}", base, base.find('?') == std::string::npos ? '?' : '&', options);
+  const auto with = [&](const std::string& options) {
+    return fmt::format("{}{}schedule={}", base, base.find('?') == std::string::npos ? '?' : '&', options);
   };
-  if (schedules == Schedules::kTwo) return {with("schedule=eager"), with("schedule=lazy")};
-  return {with("schedule=eager"),         with("schedule=eager"),
-          with("schedule=lazy"),          with("schedule=random&seed=1"),
-          with("schedule=random&seed=1"), with("schedule=random&seed=2"),
-          with("schedule=lazy&sms=1"),    with("schedule=random&seed=3&sms=3")};
+  const std::string starve = fmt::format("starve&seed={}", number);
+  if (schedules == Schedules::kTwo) {
+    const std::string others[] = {"lazy", "random&seed=1", "reverse", starve, "late"};
+    return {with("eager"), with(others[number % std::size(others)])};
+  }
+  return {with("eager"),         with("eager"),         with("lazy"), with("random&seed=1"),
+          with("random&seed=1"), with("reverse&sms=1"), with(starve), with("late&sms=3")};
 }
 
 int check_on_devices(const SuiteProblem& made, const std::vector<std::string>& devices) {

@@ -1,6 +1,7 @@
 // Runs a case of the forward suite and checks everything that must hold of it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@ struct SuiteProblem {
 SuiteProblem problem_of(const SuiteCase& suite_case);
 
 /// Where a case runs: names of devices that must give the same bits, the first of them twice in all.
-/// Simulated ones differ in schedule, seed and SM count; a GPU has only itself.
+/// Simulated ones differ in schedule, seed and SM count; a GPU has only itself. kTwo: the eager schedule and
+/// one that the case's number picks, so that a suite covers all of them; `number` also says who starves.
 enum class Schedules { kTwo, kAll };
-std::vector<std::string> suite_devices(Schedules schedules);
+std::vector<std::string> suite_devices(Schedules schedules, std::uint64_t number);
 
 /// Checks status, surroundings and tolerance on the first device, and the same bits on the others. Returns
 /// the number of runs.

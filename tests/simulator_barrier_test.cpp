@@ -88,7 +88,8 @@ TEST_CASE("bar.red counts and combines over the CTA") {
     bar.red.and.pred %p1, 0, %p0;
     bar.red.or.pred %p2, 0, !%p0;
     selp.u32 %r2, 1, 0, %p1; selp.u32 %r3, 1, 0, %p2;
-    st.global.v4.u32 [%out], {%r1, %r2, %r3, %r3};
+    setp.eq.u32 %p3, %r0, 0;
+    @%p3 st.global.v4.u32 [%out], {%r1, %r2, %r3, %r3};
     ret;)"),
                               4, {.block = {96, 1, 1}});
   CHECK(out == std::vector<std::uint32_t>{40, 0, 1, 1});
@@ -158,7 +159,7 @@ TEST_CASE("clusters: ranks, each other's shared memory, the cluster's barrier") 
     mul.lo.u32 %r8, %r1, 4;
     mad.wide.u32 %rd0, %r8, 4, %out;
     mov.u32 %r9, %clusterid.x;
-    st.global.v4.u32 [%rd0], {%r6, %r7, %r0, %r9};
+    @%p0 st.global.v4.u32 [%rd0], {%r6, %r7, %r0, %r9};
     ret;)"),
                               16, {.grid = {4, 1, 1}, .block = {64, 1, 1}, .cluster = {2, 1, 1}});
   CHECK(out == std::vector<std::uint32_t>{17, 1, 0, 0, 7, 0, 1, 0, 37, 1, 0, 1, 27, 0, 1, 1});

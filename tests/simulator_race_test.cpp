@@ -54,8 +54,8 @@ void check_all(const std::vector<Case>& cases, const RunShape& shape = {.block =
 TEST_CASE("warps meet at bar.sync, or race") {
   const std::string write = "st.shared.u32 [%r5], %r0;\n", read = "ld.shared.u32 %r6, [cells+252];\n";
   check_all(
-      {{"everybody stores one constant", "st.shared.u32 [cells], 7;", ""},
-       {"or what may differ", "st.shared.u32 [cells], %r0;", "nothing orders the two"},
+      {{"a warp stores one value in one instruction", "@%p1 st.shared.u32 [cells], 7;", ""},
+       {"two warps store it", "st.shared.u32 [cells], 7;", "nothing orders the two"},
        {"write and read", write + "bar.sync 0;\n" + read, ""},
        {"without a barrier", write + read, "nothing orders the two"},
        {"both accesses are named", write + read, "st.shared.u32 [%r5], %r0;"},
@@ -80,6 +80,16 @@ TEST_CASE("warps meet at bar.sync, or race") {
         "shr.u32 %r7, %r0, 1;\nadd.u32 %r7, %r4, %r7;\n"
         "@%p1 sub.u32 %r7, %r7, 1;\nst.shared.u8 [%r7], %r0;",
         "nothing orders the two"}});
+}
+
+TEST_CASE("warps that may store one constant still may not store what differs") {
+  RunShape shape{.block = {64, 1, 1}};
+  shape.options.constant_races = false;
+  check_all({{"one constant", "st.shared.u32 [cells], 7;", ""},
+             {"what may differ", "st.shared.u32 [cells], %r0;", "nothing orders the two"},
+             {"two instructions", "@%p1 st.shared.u32 [cells], 7;\n@!%p1 st.shared.u32 [cells], 7;",
+              "nothing orders the two"}},
+            shape);
 }
 
 TEST_CASE("lanes meet at bar.warp.sync") {

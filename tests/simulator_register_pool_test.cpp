@@ -26,13 +26,15 @@ std::string kernel_text(const std::string& producer, const std::string& consumer
   .reg .b32 %r<8>;
   .shared .b32 done;
   mov.u32 %r1, %tid.x;
-  st.shared.b32 [done], 0;
+  setp.eq.u32 %p3, %r1, 0;
+  @%p3 st.shared.b32 [done], 0;
   bar.sync 0;
   shr.u32 %r2, %r1, 5;
   setp.ge.u32 %p1, %r1, 128;
   @%p1 bra CONSUMER;
 )" + producer +
-         "\nret;\nCONSUMER:\n" + consumer + "\nbar.sync 1, 256;\nst.shared.b32 [done], 1;\nret;\n}\n";
+         "\nret;\nCONSUMER:\n" + consumer +
+         "\nbar.sync 1, 256;\nsetp.eq.u32 %p3, %r1, 128;\n@%p3 st.shared.b32 [done], 1;\nret;\n}\n";
 }
 
 LaunchResult run(const std::string& ptx, const RunOptions& options = {}, std::uint32_t threads = 384) {

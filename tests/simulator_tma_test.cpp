@@ -352,8 +352,11 @@ TEST_CASE("storing from shared memory: fences, waits, bytes nobody wrote") {
        "the CTA has exited"},
       {"nothing written", kPrologue + kStore + kWaitRead, ErrorKind::kUninitialised,
        "which nothing has written"},
-      {"a load into the source", kPrologue + kFill + kFence + kSync + kStore + kLoad, ErrorKind::kInFlight,
-       "while TMA store is still in flight"},
+      {"a load into the source",
+       kPrologue + kFill + kFence + kSync + kStore +
+           "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%out], 64, "
+           "[bar];\n",
+       ErrorKind::kInFlight, "while TMA store is still in flight"},
   });
 }
 

@@ -24,11 +24,13 @@ RunOptions run_options(Schedule schedule, std::uint64_t seed = 0) {
   options.schedule = schedule;
   options.seed = seed;
   options.dynamic_shared_alignment = 1024;
-  options.tensor_fences = options.load_waits = options.commit_waits = false;
+  options.tensor_fences = options.load_waits = options.commit_waits = options.constant_races = false;
   return options;
 }
-const RunOptions kRuns[] = {run_options(Schedule::kEager), run_options(Schedule::kLazy),
-                            run_options(Schedule::kRandom, 1), run_options(Schedule::kRandom, 2)};
+const RunOptions kRuns[] = {run_options(Schedule::kEager),     run_options(Schedule::kLazy),
+                            run_options(Schedule::kRandom, 1), run_options(Schedule::kRandom, 2),
+                            run_options(Schedule::kReverse),   run_options(Schedule::kStarve),
+                            run_options(Schedule::kLate)};
 
 template <class Function>
 void for_each_witness(const std::string& kind, std::size_t wanted, Function function) {

@@ -14,6 +14,16 @@ namespace {
 constexpr int kMaxSms = 1024;
 constexpr std::string_view kTargets[] = {"sm_100a", "sm_100f", "sm_90a"};
 
+struct Switch {
+  std::string_view name;
+  bool RunOptions::*member;
+};
+constexpr Switch kSwitches[] = {{"checks", &RunOptions::checks},
+                                {"tensor_fences", &RunOptions::tensor_fences},
+                                {"load_waits", &RunOptions::load_waits},
+                                {"commit_waits", &RunOptions::commit_waits},
+                                {"constant_races", &RunOptions::constant_races}};
+
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -26,6 +36,12 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
     return Status::invalid_argument(fmt::format("simulated device: option {}={}: {}", key, text, rule));
   };
   const std::optional<std::uint64_t> number = parse_number(text);
+  for (const Switch& known : kSwitches) {
+    if (key != known.name) continue;
+    if (!number || *number > 1) return refuse("must be 0 or 1");
+    run.*known.member = *number == 1;
+    return {};
+  }
   if (key == "sms") {
     if (!number || *number < 1 || *number > kMaxSms) return refuse("must be a number from 1 to 1024");
     run.sms = static_cast<int>(*number);
@@ -40,26 +56,14 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
     const std::optional<std::vector<Choice>> choices = parse_choices(text);
     if (!choices) return refuse("must be positions, which increase, and values, as in 12:3,40:1");
     run.choices = *choices;
-  } else if (key == "checks") {
-    if (!number || *number > 1) return refuse("must be 0 or 1");
-    run.checks = *number == 1;
   } else if (key == "dynamic_alignment") {
     if (!number || *number < 16 || *number > 1024 || (*number & (*number - 1)) != 0)
       return refuse("must be a power of two from 16 to 1024");
     run.dynamic_shared_alignment = static_cast<std::uint32_t>(*number);
-  } else if (key == "tensor_fences") {
-    if (!number || *number > 1) return refuse("must be 0 or 1");
-    run.tensor_fences = *number == 1;
-  } else if (key == "load_waits") {
-    if (!number || *number > 1) return refuse("must be 0 or 1");
-    run.load_waits = *number == 1;
-  } else if (key == "commit_waits") {
-    if (!number || *number > 1) return refuse("must be 0 or 1");
-    run.commit_waits = *number == 1;
   } else {
     return refuse(
         "unknown; known are sms, schedule, seed, choices, checks, dynamic_alignment, tensor_fences, "
-        "load_waits and commit_waits");
+        "load_waits, commit_waits and constant_races");
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "simulator/bulk_copy_groups.h"
+#include "simulator/global_race_shadow.h"
 #include "simulator/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/machine.h"
@@ -97,6 +98,8 @@ Step copy(Warp& warp, const Instruction& in, LaneMask active) {
       fail_at(ErrorKind::kMisaligned, point, c.offset % o.bytes != 0 ? c.offset : c.global,
               fmt::format("cp.async: shared {:#x} or global {:#x} is not aligned to {} bytes", c.offset,
                           c.global, o.bytes));
+    if (GlobalRaceShadow* races = warp.machine().global_races(); races != nullptr && c.source_bytes != 0)
+      races->read(c.global, c.source_bytes, point, {});
     c.progress = std::make_shared<BulkProgress>();
     c.progress->flight = {
         &shadow, shadow.begin(AsyncShadow::Access::kWrite, c.offset, o.bytes, "cp.async", point, true)};
@@ -142,7 +145,7 @@ Step wait_group(Warp& warp, const Instruction& in, LaneMask active) {
   if (!wait->ready()) return warp.wait_for(std::move(wait), Resume::kRetry);
   for (int lane = 0; lane < kWarpSize; ++lane)
     if (active >> lane & 1)
-      warp.cta().extension<AsyncCopyGroups>().observe(warp.thread(lane), keep,
+      warp.cta().extension<AsyncCopyGroups>().observe(warp.thread(lane), keep, false,
                                                       warp.event(LaneMask{1} << lane));
   return Step::kNext;
 }

@@ -5,6 +5,7 @@
 
 #include "simulator/float_format.h"
 #include "simulator/instructions/lanes.h"
+#include "simulator/instructions/scope.h"
 
 namespace jfa::simulator {
 namespace {
@@ -60,6 +61,7 @@ struct Atomic {
   std::vector<Slot> results;  // empty for red
   std::vector<Slot> operands;
   Slot second = kNoSlot;  // cas
+  MemoryOrder order;
 };
 
 u64 get(Warp& warp, Slot slot, int lane, int bytes) {
@@ -84,8 +86,8 @@ Step atomic(Warp& warp, const Instruction& in, LaneMask active) {
     const u64 address = base + static_cast<u64>(a.address.displacement);
     const ProgramPoint point = warp.point(in, i);
     const u32 all_bytes = static_cast<u32>(bytes * count);
-    warp.locate(a.space, address, all_bytes, false, point, true);  // it reads, too
-    std::byte* memory = warp.locate(a.space, address, all_bytes, true, point, true);
+    warp.locate(a.space, address, all_bytes, false, point, a.order);  // it reads, too
+    std::byte* memory = warp.locate(a.space, address, all_bytes, true, point, a.order);
     for (std::size_t k = 0; k < count; ++k) {
       u64 old = 0;
       std::memcpy(&old, memory + k * bytes, bytes);
@@ -147,6 +149,10 @@ void decode_atomic(Decoder& d, Combine combine, bool returns) {
             : d.has("shared::cluster")                ? Space::kSharedCluster
             : d.has("shared") || d.has("shared::cta") ? Space::kShared
                                                       : Space::kGeneric;
+  a.order.strong = a.order.updates = true;
+  a.order.acquires = d.has("acquire") || d.has("acq_rel");
+  a.order.releases = d.has("release") || d.has("acq_rel");
+  a.order.scope = scope_of(d);
   const bool is_shared = a.space == Space::kShared || a.space == Space::kSharedCluster;
   a.combine = is_shared            ? combine
               : combine == add_f32 ? add_f32_ftz

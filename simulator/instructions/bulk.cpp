@@ -223,7 +223,8 @@ Step wait_group(Warp& warp, const Instruction& in, LaneMask active) {
   if (!wait->ready()) return warp.wait_for(std::move(wait), Resume::kRetry);
   auto& groups = warp.cta().extension<BulkGroups>();
   for (int lane = 0; lane < kWarpSize; ++lane)
-    if (active >> lane & 1) groups.observe(warp.thread(lane), keep, warp.event(LaneMask{1} << lane));
+    if (active >> lane & 1)
+      groups.observe(warp.thread(lane), keep, in.small[0] != 0, warp.event(LaneMask{1} << lane));
   return Step::kNext;
 }
 

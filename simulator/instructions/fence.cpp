@@ -1,17 +1,45 @@
-// fence.*, membar, griddepcontrol. Instructions run one at a time here, so that a thread fence has nothing to
-// order; what is checked is that proxies are fenced where they meet.
+// fence.*, membar, griddepcontrol. Instructions run one at a time here, so that a fence changes no value;
+// what it orders is for the checkers.
 #include <string_view>
 
 #include "simulator/instruction_table.h"
+#include "simulator/instructions/scope.h"
 #include "simulator/machine.h"
 
 namespace jfa::simulator {
 namespace {
 
-// From here on the asynchronous proxy sees what these threads wrote to shared memory.
+// From here on the asynchronous proxy sees what happened before.
+void fence_proxy(Warp& warp, LaneMask active, FencedSpace space) {
+  if (warp.clock != nullptr) warp.cta().cluster().order.fence_proxy(*warp.clock, active, warp.live(), space);
+}
+
 Step fence_shared(Warp& warp, const Instruction&, LaneMask active) {
-  if (warp.clock != nullptr) warp.cta().cluster().order.fence_proxy(*warp.clock, active, warp.live());
+  fence_proxy(warp, active, FencedSpace::kShared);
   return Step::kNext;
+}
+
+Step fence_global(Warp& warp, const Instruction&, LaneMask active) {
+  fence_proxy(warp, active, FencedSpace::kGlobal);
+  return Step::kNext;
+}
+
+Step fence_both(Warp& warp, const Instruction&, LaneMask active) {
+  fence_proxy(warp, active, FencedSpace::kShared);
+  fence_proxy(warp, active, FencedSpace::kGlobal);
+  return Step::kNext;
+}
+
+// small[0]: the scope.
+Step fence_threads(Warp& warp, const Instruction& in, LaneMask active) {
+  if (warp.clock != nullptr)
+    warp.cta().cluster().order.fence(*warp.clock, active, warp.live(), static_cast<MemoryScope>(in.small[0]));
+  return Step::kNext;
+}
+
+void decode_fence(Decoder& d) {
+  const MemoryScope scope = scope_of(d);
+  d.emit(fence_threads).small[0] = static_cast<std::uint8_t>(scope);
 }
 
 void nothing(Decoder&) {}
@@ -19,19 +47,21 @@ void nothing(Decoder&) {}
 }  // namespace
 
 void register_fence(InstructionTable& table) {
+  table.add("fence.proxy.async", [](Decoder& d) { d.emit(fence_both); });
+  table.add("fence.proxy.async.global", [](Decoder& d) { d.emit(fence_global); });
   for (const std::string_view pattern :
-       {"fence.proxy.async .(shared::cta|shared::cluster)?",
+       {"fence.proxy.async.(shared::cta|shared::cluster)",
         "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster"})
     table.add(pattern, [](Decoder& d) { d.emit(fence_shared); });
 
+  // One that only acquires or releases is taken for both.
+  table.add("fence .(acq_rel|sc|acquire|release) .(cta|cluster|gpu|sys)", decode_fence);
+  table.add("membar .(cta|gl|sys)", decode_fence);
   for (const std::string_view pattern :
-       {"fence.proxy.async.global",
-        "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster",
-        "fence .(acq_rel|sc|acquire|release) .(cta|cluster|gpu|sys)",
+       {"fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster",
         "fence.release.sync_restrict::shared::cta.cluster",
         "fence.acquire.sync_restrict::shared::cluster.cluster", "fence.mbarrier_init.release.cluster",
-        "fence.proxy.alias", "fence.proxy.tensormap::generic.release .(cta|cluster|gpu|sys)",
-        "membar .(cta|gl|sys)"})
+        "fence.proxy.alias", "fence.proxy.tensormap::generic.release .(cta|cluster|gpu|sys)"})
     table.add(pattern, nothing);
 
   // One grid runs at a time, so that those before it have ended; see grid_dependency.h.

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "simulator/instructions/lanes.h"
+#include "simulator/instructions/scope.h"
 
 namespace jfa::simulator {
 namespace {
@@ -12,8 +13,8 @@ struct Access {
   AddressOperand address;
   std::vector<Slot> slots;
   int element_bytes = 4;
-  bool strong = false;  // volatile, relaxed, acquire, release
-  bool polls = false;   // a strong load: a loop around it may wait for another thread
+  MemoryOrder order;
+  bool polls = false;  // a strong load: a loop around it may wait for another thread
 };
 
 // Addresses of all lanes; inactive ones are garbage.
@@ -30,22 +31,23 @@ void find_addresses(Warp& warp, const Access& a, u64 (&addresses)[kWarpSize]) {
 
 // Host memory behind one lane's address; the frequent spaces without a detour.
 template <Space space>
-std::byte* locate(Warp& warp, u64 address, u32 bytes, bool write, const ProgramPoint& point, bool strong) {
+std::byte* locate(Warp& warp, u64 address, u32 bytes, bool write, const ProgramPoint& point,
+                  const MemoryOrder& order) {
   if constexpr (space == Space::kShared) {
     Cta& cta = warp.cta();
     if (address >> kSharedRankShift == cta.rank()) {
       const u32 offset = static_cast<u32>(address) & kSharedOffsetMask;
       SharedMemory& shared = cta.shared();
       if (write)
-        shared.check_write(offset, bytes, point, strong);
+        shared.check_write(offset, bytes, point, order.strong);
       else
-        shared.check_read(offset, bytes, point, strong);
+        shared.check_read(offset, bytes, point, order.strong);
       return shared.data(offset);
     }
   }
   if constexpr (space == Space::kGlobal)
-    if (address < kSharedWindow) return warp.machine().memory().access(address, bytes, bytes, write, point);
-  return warp.locate(space, address, bytes, write, point, strong);
+    if (address < kSharedWindow) return warp.locate_global(address, bytes, write, point, order);
+  return warp.locate(space, address, bytes, write, point, order);
 }
 
 template <Space space, class T>
@@ -59,7 +61,7 @@ Step load(Warp& warp, const Instruction& in, LaneMask active) {
   for (int i = 0; i < kWarpSize; ++i) {
     if (!(active >> i & 1)) continue;
     point.lane = i;
-    const std::byte* from = locate<space>(warp, addresses[i], bytes, false, point, a.strong);
+    const std::byte* from = locate<space>(warp, addresses[i], bytes, false, point, a.order);
     for (std::size_t k = 0; k < count; ++k) {
       T value;
       std::memcpy(&value, from + k * sizeof(T), sizeof(T));
@@ -80,7 +82,7 @@ Step store(Warp& warp, const Instruction& in, LaneMask active) {
   for (int i = 0; i < kWarpSize; ++i) {
     if (!(active >> i & 1)) continue;
     point.lane = i;
-    std::byte* to = locate<space>(warp, addresses[i], bytes, true, point, a.strong);
+    std::byte* to = locate<space>(warp, addresses[i], bytes, true, point, a.order);
     for (std::size_t k = 0; k < count; ++k) {
       const auto value = static_cast<T>(Lane<T>::at(warp, a.slots[k])[i]);
       std::memcpy(to + k * sizeof(T), &value, sizeof(T));
@@ -99,7 +101,7 @@ Step move_128(Warp& warp, const Instruction& in, LaneMask active) {
   for (int i = 0; i < kWarpSize; ++i) {
     if (!(active >> i & 1)) continue;
     point.lane = i;
-    std::byte* memory = locate<space>(warp, addresses[i], 16, writes, point, a.strong);
+    std::byte* memory = locate<space>(warp, addresses[i], 16, writes, point, a.order);
     u64* low = warp.lanes<u64>(a.slots[0]) + i;
     u64* high = low + kWarpSize;
     if (writes) {
@@ -165,8 +167,11 @@ void decode_access(Decoder& d, bool writes) {
                                             "b64", "u64", "s64", "f64", "b128"});
   const int bits = std::stoi(std::string(type.substr(1)));
   a.element_bytes = bits / 8;
-  a.strong = !d.first_of({"volatile", "relaxed", "acquire", "release", "mmio"}).empty();
-  a.polls = !writes && a.strong;
+  a.order.strong = !d.first_of({"volatile", "relaxed", "acquire", "release", "mmio"}).empty();
+  a.order.acquires = d.has("acquire");
+  a.order.releases = d.has("release");
+  a.order.scope = scope_of(d);
+  a.polls = !writes && a.order.strong;
   const int address = writes ? 0 : 1, value = writes ? 1 : 0;
   a.address = d.address(address);
   if (a.space == Space::kParam && d.is_call_parameter(address)) a.space = Space::kLocal;

@@ -153,6 +153,10 @@ void add_run_command(CLI::App& app, int& exit_code) {
                    "0: a CTA may exit before the arrivals of its last commits")
       ->capture_default_str();
   command
+      ->add_option("--constant-races", options->run.constant_races,
+                   "0: warps may store one constant to one place in one instruction")
+      ->capture_default_str();
+  command
       ->add_option("--budget", options->run.instruction_budget,
                    "warp instructions after which it is a livelock; 0: none")
       ->capture_default_str();

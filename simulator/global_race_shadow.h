@@ -1,0 +1,96 @@
+// Races in global memory: two accesses of the same bytes by one grid, one of them a write, that nothing
+// orders. Threads of different clusters are ordered by fences and atomics only; the end of a grid orders all.
+//
+// Accesses are recorded per four bytes, by the last writer and the others since, on pages that the grid has
+// written or accessed strongly: reads of a page before that are not remembered, so that a later write races
+// with them only on schedules that make it come first.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/async_shadow.h"
+#include "simulator/happens_before.h"
+#include "simulator/memory_order.h"
+#include "simulator/race_shadow.h"
+#include "simulator/remote_clock.h"
+
+namespace jfa::simulator {
+
+class Machine;
+
+/// Of one grid. An asynchronous operation is a flight: its accesses are ordered before nobody's until its
+/// completion has been observed.
+class GlobalRaceShadow final : public FlightOwner {
+ public:
+  using Access = RaceShadow::Access;
+
+  explicit GlobalRaceShadow(Machine& machine);
+  ~GlobalRaceShadow();
+
+  /// A cluster starts; its clocks stay until the grid has ended.
+  void add_cluster(std::shared_ptr<HappensBefore> order);
+
+  // --- Threads: the lane of the point (0 if it has none). Throw kRace.
+  void read(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
+  void write(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
+
+  // --- Asynchronous operations, at the instruction that starts one. `what`: "TMA load", for reports.
+  /// A new operation in flight.
+  FlightId begin(const ProgramPoint& point);
+  /// The operation accesses the bytes on behalf of the point's thread. Throws kRace, and kMissingFence for a
+  /// read of what a thread of the grid wrote without a proxy fence. `reduces`: an atomic.
+  void access(FlightId operation, Access access, std::uint64_t address, std::uint32_t bytes, const char* what,
+              const ProgramPoint& point, bool reduces = false);
+  void end(FlightId operation, const Epoch& event) override;
+  /// begin() and access() of one range; nothing without checks.
+  static FlightRef one_access(Access access, std::uint64_t address, std::uint32_t bytes, const char* what,
+                              const ProgramPoint& point, bool reduces = false);
+
+ private:
+  struct Record;
+  struct Cell;
+  struct Page;
+  struct Accessor;
+  struct Operation {
+    ClusterId cluster = 0;
+    Epoch completion;  // tick 0: in flight
+    const char* what = "";
+  };
+
+  Page* page(std::uint64_t address, bool make);
+  /// Calls visit(cell, mask, address) for each cell of a page that exists, or that is to be made.
+  template <class Visit>
+  void for_each_cell(std::uint64_t address, std::uint32_t bytes, bool make, Visit visit);
+  Accessor accessor_of(const ProgramPoint& point) const;
+  Record record_of(const Accessor& accessor, const MemoryOrder& order) const;
+  Epoch event_of(const Record& record) const;
+  bool strong_together(const Record& record, const Accessor& accessor, const MemoryOrder& order) const;
+  bool ordered(const Record& record, const Accessor& accessor, Access access) const;
+  bool fenced(const Record& record, const Accessor& accessor) const;
+  const Record* conflict(const Cell& cell, std::uint8_t bytes, Access access, const Accessor& accessor,
+                         const MemoryOrder& order) const;
+  void add_other(Cell& cell, const Record& record, const Accessor& accessor);
+  void set_writer(Cell& cell, const Record& record, const Accessor& accessor);
+  void synchronise_read(std::uint64_t address, const Accessor& accessor, const MemoryOrder& order);
+  void synchronise_write(std::uint64_t address, const Accessor& accessor, const MemoryOrder& order);
+  [[noreturn]] void refuse(Access access, std::uint64_t address, const char* what, const Record& record,
+                           const ProgramPoint& point) const;
+  std::string place(std::uint64_t address) const;
+  std::string describe(const Record& record) const;
+
+  Machine& machine_;
+  std::vector<std::shared_ptr<HappensBefore>> clusters_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
+  std::uint64_t last_number_ = ~std::uint64_t{0};  // of the page looked for last
+  Page* last_page_ = nullptr;                      // null: there is none
+  std::vector<std::vector<Record>> others_;
+  std::vector<std::uint32_t> free_others_;
+  std::vector<Operation> operations_;                                 // by id - 1
+  std::unordered_map<std::uint64_t, WarpClock::Published> meetings_;  // by address / 4: at strong accesses
+};
+
+}  // namespace jfa::simulator

@@ -1,0 +1,220 @@
+// Races in global memory: between CTAs that fences and atomics order, or nothing does; and with the
+// asynchronous proxy.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/simulator_async.h"
+#include "tests/simulator_one_op.h"
+
+namespace jfa::simulator::test {
+namespace {
+
+const std::string kPrologue = R"(
+  .shared .align 16 .b8 cells[256];
+  .shared .align 8 .b64 bar;
+  .shared .b32 last;
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %nctaid.x;
+  setp.eq.u32 %p0, %r0, 0;  // the first thread of each CTA
+  setp.eq.u32 %p1, %r1, 0;  // CTA 0
+)";
+const std::string kNothingOrders = "nothing orders the two", kNoFence = "without fence.proxy.async behind it";
+
+struct Case {
+  std::string name;
+  std::string body;
+  std::string report;  // a part of it; empty: silent
+};
+
+void check_all(const std::vector<Case>& cases, const RunShape& shape) {
+  for (const Case& c : cases)
+    for (const Schedule schedule :
+         {Schedule::kEager, Schedule::kLazy, Schedule::kRandom, Schedule::kReverse}) {
+      RunShape run = shape;
+      run.options.schedule = schedule;
+      run.options.seed = 5;
+      const Run result = run_kernel(kernel_text(kPrologue + c.body + "\nret;"), 1024, run);
+      CAPTURE(c.name);
+      CAPTURE(std::string(to_string(schedule)));
+      CAPTURE(result.failure());
+      CHECK(result.result.ok == c.report.empty());
+      if (c.report.empty()) continue;
+      CHECK((result.result.report.kind == ErrorKind::kRace ||
+             result.result.report.kind == ErrorKind::kMissingFence));
+      CHECK(result.result.report.text().find(c.report) != std::string::npos);
+    }
+}
+
+const RunShape kTwoCtas{.grid = {2, 1, 1}, .block = {32, 1, 1}};
+
+TEST_CASE("CTAs that write one word race, unless they do it atomically") {
+  const std::string own = "mul.wide.u32 %rd1, %r1, 4;\nadd.s64 %rd1, %out, %rd1;\n";
+  check_all({{"one word", "@%p0 st.global.u32 [%out], %r1;", kNothingOrders},
+             {"both are named", "@%p0 st.global.u32 [%out], %r1;", "by CTA ("},
+             {"a word each", own + "@%p0 st.global.u32 [%rd1], %r1;", ""},
+             {"a byte each",
+              "cvt.u64.u32 %rd1, %r1;\nadd.s64 %rd1, %out, %rd1;\n@%p0 st.global.u8 [%rd1], %r1;", ""},
+             {"atomics", "@%p0 red.global.add.u32 [%out], 1;", ""},
+             {"atomics of a CTA's scope", "@%p0 red.relaxed.cta.global.add.u32 [%out], 1;", kNothingOrders},
+             {"volatile", "@%p0 st.volatile.global.u32 [%out], %r1;", ""},
+             {"an atomic and a plain write",
+              "@%p1 bra WRITE;\n@%p0 red.global.add.u32 [%out], 1;\nbra END;\n"
+              "WRITE:\n@%p0 st.global.u32 [%out], 1;\nEND:",
+              kNothingOrders},
+             {"all lanes of a warp, in one instruction", "@%p1 st.global.u32 [%out], 7;", ""}},
+            kTwoCtas);
+}
+
+TEST_CASE("warps of a CTA, and CTAs of a cluster, meet at their barriers") {
+  const std::string write =
+      "mul.wide.u32 %rd1, %r0, 4;\nadd.s64 %rd1, %out, %rd1;\nst.global.u32 [%rd1], %r0;\n";
+  const std::string read = "ld.global.u32 %r6, [%out+252];\n";
+  check_all({{"met", write + "bar.sync 0;\n" + read, ""}, {"not met", write + read, kNothingOrders}},
+            {.block = {64, 1, 1}});
+  const std::string meet = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n";
+  check_all(
+      {{"met", "@%p1 st.global.u32 [%out], 7;\n" + meet + "ld.global.u32 %r6, [%out];", ""},
+       {"not met", "@%p1 st.global.u32 [%out], 7;\nld.global.u32 %r6, [%out];\n" + meet, kNothingOrders}},
+      {.grid = {2, 1, 1}, .block = {32, 1, 1}, .cluster = {2, 1, 1}});
+}
+
+// CTA 0 writes and sets a flag, CTA 1 waits for it and reads.
+std::string hand_over(const std::string& set, const std::string& poll, const std::string& behind = {},
+                      const std::string& write = "st.global.u32 [%out+64], 7;\n",
+                      const std::string& read = "ld.global.u32 %r7, [%out+64];\n") {
+  return "@!%p0 bra END;\n@!%p1 bra READ;\n" + write + set + "\nbra END;\nREAD:\nSPIN: " + poll +
+         "\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra SPIN;\n" + behind + read + "END:\n";
+}
+const std::string kAcquire = "ld.acquire.gpu.global.u32 %r6, [%out];";
+const std::string kRelaxedLoad = "ld.relaxed.gpu.global.u32 %r6, [%out];";
+const std::string kRelease = "st.release.gpu.global.u32 [%out], 1;";
+const std::string kRelaxedStore = "st.relaxed.gpu.global.u32 [%out], 1;";
+const std::string kFence = "fence.acq_rel.gpu;\n";
+
+TEST_CASE("a flag orders what its writer released before what its reader acquires") {
+  check_all({{"release and acquire", hand_over(kRelease, kAcquire), ""},
+             {"atomics",
+              hand_over("red.release.gpu.global.add.u32 [%out], 1;",
+                        "atom.acquire.gpu.global.add.u32 %r6, [%out], 0;"),
+              ""},
+             {"fences and relaxed accesses", hand_over(kFence + kRelaxedStore, kRelaxedLoad, kFence), ""},
+             {"fences and volatile ones",
+              hand_over("membar.gl;\nst.volatile.global.u32 [%out], 1;",
+                        "ld.volatile.global.u32 %r6, [%out];", "membar.gl;\n"),
+              ""},
+             {"a relaxed write", hand_over(kRelaxedStore, kAcquire), kNothingOrders},
+             {"a relaxed read", hand_over(kRelease, kRelaxedLoad), kNothingOrders},
+             {"no fence of the writer's", hand_over(kRelaxedStore, kRelaxedLoad, kFence), kNothingOrders},
+             {"no fence of the reader's", hand_over(kFence + kRelaxedStore, kRelaxedLoad), kNothingOrders},
+             {"fences among the CTA's threads",
+              hand_over("membar.cta;\n" + kRelaxedStore, kRelaxedLoad, kFence), kNothingOrders},
+             {"the reader's fence among them",
+              hand_over(kFence + kRelaxedStore, kRelaxedLoad, "membar.cta;\n"), kNothingOrders},
+             {"written behind the release", hand_over(kRelease + "\nst.global.u32 [%out+64], 8;", kAcquire),
+              kNothingOrders}},
+            kTwoCtas);
+}
+
+// Every thread writes a partial result; the CTA that comes last, by a ticket, reads all of them.
+const std::string kReduction = R"(
+  mad.lo.u32 %r3, %r1, 64, %r0;
+  mul.wide.u32 %rd1, %r3, 4;
+  add.s64 %rd1, %out, %rd1;
+  st.global.u32 [%rd1+64], %r0;
+  bar.sync 0;  // [meet]
+  @!%p0 bra TOLD;
+  membar.gl;  // [release]
+  atom.global.add.u32 %r4, [%out], 1;
+  membar.gl;  // [acquire]
+  add.u32 %r4, %r4, 1;
+  setp.eq.u32 %p2, %r4, %r2;
+  selp.u32 %r5, 1, 0, %p2;
+  st.shared.u32 [last], %r5;
+TOLD:
+  bar.sync 0;
+  ld.shared.u32 %r5, [last];
+  setp.eq.u32 %p3, %r5, 0;
+  @%p3 bra END;
+  mul.wide.u32 %rd2, %r0, 4;
+  add.s64 %rd2, %out, %rd2;
+  ld.global.u32 %r6, [%rd2+64];
+  ld.global.u32 %r7, [%rd2+320];
+  ld.global.u32 %r8, [%rd2+576];
+  ld.global.u32 %r9, [%rd2+832];
+  add.u32 %r6, %r6, %r7;
+  add.u32 %r6, %r6, %r8;
+  add.u32 %r6, %r6, %r9;
+  st.global.u32 [%rd2+1088], %r6;
+END:
+)";
+
+std::string without(std::string text, const std::string& mark) {
+  const std::size_t at = text.find("[" + mark + "]");
+  REQUIRE(at != std::string::npos);
+  const std::size_t line = text.rfind('\n', at) + 1;
+  return text.erase(line, text.find('\n', at) - line);
+}
+
+TEST_CASE("the last of the CTAs reads what the others have written") {
+  const RunShape shape{.grid = {4, 1, 1}, .block = {64, 1, 1}};
+  check_all({{"as it should be", kReduction, ""},
+             {"the writers' fence deleted", without(kReduction, "release"), kNothingOrders},
+             {"the reader's fence deleted", without(kReduction, "acquire"), kNothingOrders},
+             {"the barrier before the ticket deleted", without(kReduction, "meet"), kNothingOrders}},
+            shape);
+}
+
+const std::string kFillCells =
+    "st.shared.v4.u32 [cells], {%r0, %r0, %r0, %r0};\nfence.proxy.async.shared::cta;\n";
+const std::string kBulkStore = kFillCells +
+                               "cp.async.bulk.global.shared::cta.bulk_group [%out+64], [cells], 16;\n"
+                               "cp.async.bulk.commit_group;\n";
+
+TEST_CASE("what a bulk copy writes is there when its thread has waited for the whole group") {
+  const std::string wait = "cp.async.bulk.wait_group 0;\n", wait_read = "cp.async.bulk.wait_group.read 0;\n";
+  check_all(
+      {{"waited", hand_over(kRelease, kAcquire, {}, kBulkStore + wait), ""},
+       {"waited once it has been read", hand_over(kRelease, kAcquire, {}, kBulkStore + wait_read + wait), ""},
+       {"waited for the reading only", hand_over(kRelease, kAcquire, {}, kBulkStore + wait_read),
+        "bulk copy to global memory"},
+       {"waited too late", hand_over(kRelease + "\n" + wait, kAcquire, {}, kBulkStore),
+        "bulk copy to global memory"}},
+      kTwoCtas);
+}
+
+TEST_CASE("a bulk copy reads what threads of its grid wrote behind a proxy fence of global memory") {
+  const std::string load =
+      "mbarrier.init.shared.b64 [bar], 1;\nmbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [cells], [%out+64], 16, [bar];\n"
+      "WAIT: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 0;\n@!%p7 bra WAIT;\n";
+  const std::string write = "st.global.v4.u32 [%out+64], {%r0, %r0, %r0, %r0};\n";
+  const std::string alone = "@!%p0 bra END;\n@!%p1 bra END;\n" + write;
+  check_all(
+      {{"fenced", alone + "fence.proxy.async;\n" + load + "END:", ""},
+       {"the space's fence", alone + "fence.proxy.async.global;\n" + load + "END:", ""},
+       {"not fenced", alone + load + "END:", kNoFence},
+       {"the other space's fence", alone + "fence.proxy.async.shared::cta;\n" + load + "END:", kNoFence},
+       {"another CTA, its reader fences", hand_over(kRelease, kAcquire, "fence.proxy.async;\n", write, load),
+        ""},
+       {"its writer fences", hand_over("fence.proxy.async;\n" + kRelease, kAcquire, {}, write, load), ""},
+       {"nobody fences", hand_over(kRelease, kAcquire, {}, write, load), kNoFence},
+       {"nothing orders", hand_over(kRelaxedStore, kAcquire, "fence.proxy.async;\n", write, load),
+        kNothingOrders},
+       {"overwritten before the copy is there",
+        alone + "fence.proxy.async;\n" + load.substr(0, load.find("WAIT")) + write +
+            load.substr(load.find("WAIT")) + "END:",
+        kNothingOrders}},
+      kTwoCtas);
+}
+
+TEST_CASE("the end of a grid orders all that it did") {
+  PtxRun run("mov.u32 %t, %ctaid.x;\nsetp.eq.u32 %p, %t, 1;\n@%p st.global.u32 [%out], 7;\n");
+  CHECK(run.launch(1, 2).ok);
+  CHECK(run.launch(1, 2).ok);
+}
+
+}  // namespace
+}  // namespace jfa::simulator::test
