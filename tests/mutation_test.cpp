@@ -23,12 +23,9 @@ const std::set<Kind> kKnownSurvivors = {
     {"bulk wait_group", "count +1"},
     {"fence.mbarrier_init", "deleted"},
     {"griddepcontrol.wait", "deleted"},  // no launch of a backward overlaps
-    {"mbarrier wait", "deleted"},
-    {"mbarrier wait", "parity flipped"},
     {"tcgen05.fence::after", "deleted"},
     {"tcgen05.fence::before", "deleted"},
     {"tcgen05.relinquish", "deleted"},
-    {"tcgen05.wait::ld", "deleted"},
 };
 
 TEST_CASE("a backward's spoilt synchronisation is noticed") {
