@@ -50,7 +50,11 @@ DONE:
 .maxntid 64
 {
   .shared .align 16 .b8 scratch[2048];
-  st.shared.b32 [scratch+16], 0;
+  .reg .b32 %t;
+  .reg .pred %first;
+  mov.u32 %t, %tid.x;
+  setp.eq.u32 %first, %t, 0;
+  @%first st.shared.b32 [scratch+16], 0;
   ret;
 }
 )";

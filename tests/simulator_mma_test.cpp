@@ -389,7 +389,6 @@ TEST_CASE("matrix descriptors: what is refused, by name") {
   CHECK(has(message(0x4000'4040'4001'0000), "bits 31:30"));
   CHECK(has(message(0x4020'4040'0001'0000), "bits 60:53"));
   CHECK(has(message(0x4010'4040'0001'0000), "bit 52"));
-  CHECK(has(message(0x2000'4040'0001'0000), "swizzle 1"));
   CHECK(has(message(0x6000'4040'0001'0000), "swizzle code 3"));
   const auto descriptor = decode_matrix_descriptor(0x800c'4020'0200'1234);
   REQUIRE(descriptor.ok());
