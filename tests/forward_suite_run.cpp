@@ -158,7 +158,8 @@ std::vector<std::string> suite_devices(Schedules schedules, std::uint64_t number
   const auto with = [&](const std::string& options) {
     return fmt::format("{}{}schedule={}", base, base.find('?') == std::string::npos ? '?' : '&', options);
   };
-  const std::string starve = fmt::format("starve&seed={}", number);
+  constexpr std::uint64_t kStarved = 16;  // a process has 64 simulated devices at most
+  const std::string starve = fmt::format("starve&seed={}", number % kStarved);
   if (schedules == Schedules::kTwo) {
     const std::string others[] = {"lazy", "random&seed=1", "reverse", starve, "late"};
     return {with("eager"), with(others[number % std::size(others)])};

@@ -73,7 +73,8 @@ __device__ inline void store_fragment(float* rows, const float (&d)[kRegisters],
     const int r = fragment_row(i);
     if (row + 8 * r >= valid_rows) continue;
     float2* place = reinterpret_cast<float2*>(rows + (row + 8 * r) * config::kPaddedDim + fragment_column(i));
-    float2 values = make_float2(d[i] * factor[r], d[i + 1] * factor[r]);
+    // Rounded before they are added: fused, the sum would depend on which summand is stored first.
+    float2 values = make_float2(__fmul_rn(d[i], factor[r]), __fmul_rn(d[i + 1], factor[r]));
     if (kAdd) values = make_float2(place->x + values.x, place->y + values.y);
     *place = values;
   }
