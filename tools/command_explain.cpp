@@ -76,8 +76,8 @@ void add_explain_command(CLI::App& cache, const std::shared_ptr<const CacheComma
       "explain",
       "The fields of a configuration's key, and where it was looked for; exit status 1 if it is absent");
   command.fallthrough();
-  command.add_option("--target", options->target, "sm_100f, sm_100a, sm_103a")->capture_default_str();
-  command.add_option("--pass", options->pass, "forward")->capture_default_str();
+  command.add_option("--target", options->target, target_names())->capture_default_str();
+  command.add_option("--pass", options->pass, "forward, backward")->capture_default_str();
   command.add_option("--head-dim", options->head_dim, "a multiple of 8, 8 to 128")
       ->required()
       ->type_name("D");
