@@ -93,11 +93,6 @@ void store_element(std::vector<std::byte>& image, const Case& c, MmaElement type
     if ((bits >> i & 1) != 0) image[(bit + i) / 8] |= std::byte{1} << (bit + i) % 8;
 }
 
-struct Problem {
-  TensorProgram program;
-  std::vector<std::uint32_t> want;
-};
-
 // Small multiples of a power of two, which every type has.
 double small_value(std::mt19937& random, MmaElement type) {
   static constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
@@ -105,10 +100,9 @@ double small_value(std::mt19937& random, MmaElement type) {
   return (random() & 1) != 0 ? -value : value;
 }
 
-Problem make_problem(const Case& c) {
+TensorProgram make_program(const Case& c) {
   std::mt19937 random(c.m + c.n + c.scales + c.a_id);
-  Problem problem;
-  TensorProgram& p = problem.program;
+  TensorProgram p;
   p.columns = p.filled_columns = kColumns;
   p.shared.assign(c.ctas, std::vector<std::byte>(kSharedBytes));
   p.tensor.assign(std::size_t{c.ctas} * kLanes * kColumns, 0);
@@ -179,11 +173,11 @@ Problem make_problem(const Case& c) {
     b_factors = scale_factors(c.n, c.n, kBScaleColumn, c.b_id, c.ctas == 2 && c.m == 128);
   }
 
-  problem.want = p.tensor;
+  p.expected = p.tensor;
   for (std::uint32_t m = 0; m < c.m; ++m)
     for (std::uint32_t n = 0; n < c.n; ++n) {
       const AccumulatorPlace place = place_of(m, n);
-      std::uint32_t& d = problem.want[(place.cta * kLanes + place.cell.lane) * kColumns + place.cell.column];
+      std::uint32_t& d = p.cell(p.expected, place.cta, place.cell.lane, place.cell.column);
       double sum = 0;
       for (std::uint32_t k = 0; k < elements; ++k) {
         const std::uint32_t s = scaled ? k * c.scales / elements : 0;
@@ -207,7 +201,7 @@ Problem make_problem(const Case& c) {
       a_descriptor, b_descriptor, kAScaleColumn, kBScaleColumn, p.cta_group(), c.modifiers,
       c.a_in_tensor_memory ? fmt::format("[%t+{}]", kAColumn) : "%a0", types | shape | kind_bits | c.negate,
       scaled ? ", [%b1], [%b2]" : "", c.accumulate ? "%p" : "%q");
-  return problem;
+  return p;
 }
 
 void check(const Case& c, const std::vector<std::string>& devices = {"sim:sm_100a"}) {
@@ -217,19 +211,7 @@ void check(const Case& c, const std::vector<std::string>& devices = {"sim:sm_100
   CAPTURE(c.m);
   CAPTURE(c.n);
   CAPTURE(c.a_id);
-  const Problem problem = make_problem(c);
-  for (const std::string& device : devices) {
-    const TensorOutcome outcome = run_tensor_program(device, problem.program);
-    REQUIRE_MESSAGE(outcome.ok, outcome.report);
-    CHECK(outcome.tensor == problem.want);
-  }
-}
-
-void check_refused(const Problem& problem, const std::string& part) {
-  const TensorOutcome outcome = run_tensor_program("sim:sm_100a", problem.program);
-  CHECK(!outcome.ok);
-  const bool found = outcome.report.find(part) != std::string::npos;
-  CHECK_MESSAGE(found, outcome.report);
+  check_tensor_program(make_program(c), devices);
 }
 
 constexpr MmaElement kTypes[] = {MmaElement::kE4M3, MmaElement::kE5M2, MmaElement::kE2M3, MmaElement::kE3M2,
@@ -328,25 +310,25 @@ TEST_CASE("a pair of CTAs: each has the scale factors of its rows, and of all co
 
 TEST_CASE("what is refused of block scales") {
   const auto edited = [](const Case& c, const std::string& from, const std::string& to) {
-    Problem problem = make_problem(c);
-    const std::size_t at = problem.program.issue.find(from);
+    TensorProgram program = make_program(c);
+    const std::size_t at = program.issue.find(from);
     REQUIRE(at != std::string::npos);
-    problem.program.issue.replace(at, from.size(), to);
-    return problem;
+    program.issue.replace(at, from.size(), to);
+    return program;
   };
   Case c;
   c.m = 64;
-  check_refused(make_problem(c), "M = 64 is not 128");
+  check_refused(make_program(c), "M = 64 is not 128");
   c = kMxF4;
   c.a_id = 1;
-  check_refused(make_problem(c), "scale factor id 1 with .scale_vec::2X: it must be 0 or 2");
+  check_refused(make_program(c), "scale factor id 1 with .scale_vec::2X: it must be 0 or 2");
   c = kMxF4;
   c.scale_type = ScaleType::kUe4m3;
-  check_refused(make_problem(c), "scale type 0 (ue4m3, bit 23) is for kind::mxf4nvf4");
+  check_refused(make_program(c), "scale type 0 (ue4m3, bit 23) is for kind::mxf4nvf4");
   c = kUnscaled;
   c.a_type = MmaElement::kE2M1;
   c.a_in_tensor_memory = true;
-  check_refused(make_problem(c), "A of 4-bit elements in tensor memory");
+  check_refused(make_program(c), "A of 4-bit elements in tensor memory");
   check_refused(edited({}, "add.u32 %b1, %t, 264;", "add.u32 %b1, %t, 2097416;"),
                 "the scale factors of A at lane 32");
   check_refused(edited(kMxF4, "kind::mxf4.block_scale", "kind::mxf4.block_scale.scale_vec::1X"),
@@ -355,16 +337,16 @@ TEST_CASE("what is refused of block scales") {
   check_refused(edited(kMxF4, ", [%b1]", ""), "has 7 operands, not 6");
 
   // Copies run behind what products read, not behind what they write.
-  Problem problem = make_problem({});
-  problem.program.issue += "tcgen05.cp.cta_group::1.32x128b.warpx4 [%t], %a0;\n";
-  check_refused(problem,
+  TensorProgram program = make_program({});
+  program.issue += "tcgen05.cp.cta_group::1.32x128b.warpx4 [%t], %a0;\n";
+  check_refused(program,
                 "tcgen05.cp writes tensor memory lanes 0..127, columns 0..3 while tcgen05.mma is still");
-  problem = make_problem({});
-  problem.program.tensor[40 * kColumns + kAScaleColumn] ^= 1;
-  check_refused(problem, "the scale factors of row 8 of A differ between lanes 8 and 40 of column 264");
-  problem = make_problem({});
-  problem.program.filled_columns = kBScaleColumn;
-  check_refused(problem, "with scale factors of B reads tensor memory lane 0 column 272, which nothing has");
+  program = make_program({});
+  program.tensor[40 * kColumns + kAScaleColumn] ^= 1;
+  check_refused(program, "the scale factors of row 8 of A differ between lanes 8 and 40 of column 264");
+  program = make_program({});
+  program.filled_columns = kBScaleColumn;
+  check_refused(program, "with scale factors of B reads tensor memory lane 0 column 272, which nothing has");
 }
 
 }  // namespace

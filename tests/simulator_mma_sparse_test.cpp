@@ -116,19 +116,7 @@ void check(const Case& c) {
   CAPTURE(std::string(c.kind));
   CAPTURE(c.n);
   CAPTURE(c.ctas);
-  const TensorProgram program = make_program(c);
-  for (const std::string& device : kTensorSchedules) {
-    const TensorOutcome outcome = run_tensor_program(device, program);
-    REQUIRE_MESSAGE(outcome.ok, outcome.report);
-    CHECK(outcome.tensor == program.expected);
-  }
-}
-
-void check_refused(const TensorProgram& program, const std::string& part) {
-  const TensorOutcome outcome = run_tensor_program("sim:sm_100a", program);
-  CHECK(!outcome.ok);
-  const bool found = outcome.report.find(part) != std::string::npos;
-  CHECK_MESSAGE(found, outcome.report);
+  check_tensor_program(make_program(c));
 }
 
 TEST_CASE("sparse products of 8, 16 and 32 bits") {

@@ -78,19 +78,7 @@ TensorProgram make_program(const Case& c) {
 void check(const Case& c) {
   CAPTURE(c.m);
   CAPTURE(c.n);
-  const TensorProgram program = make_program(c);
-  for (const std::string& device : kTensorSchedules) {
-    const TensorOutcome outcome = run_tensor_program(device, program);
-    REQUIRE_MESSAGE(outcome.ok, outcome.report);
-    CHECK(outcome.tensor == program.expected);
-  }
-}
-
-void check_refused(const TensorProgram& program, const std::string& part) {
-  const TensorOutcome outcome = run_tensor_program("sim:sm_100a", program);
-  CHECK(!outcome.ok);
-  const bool found = outcome.report.find(part) != std::string::npos;
-  CHECK_MESSAGE(found, outcome.report);
+  check_tensor_program(make_program(c));
 }
 
 TEST_CASE("mma.ws of every shape") {

@@ -25,4 +25,24 @@ TensorOutcome run_tensor_program(const std::string& device, const TensorProgram&
   return outcome;
 }
 
+void check_tensor_program(const TensorProgram& program, const std::vector<std::string>& devices) {
+  for (const std::string& device : devices) {
+    CAPTURE(device);
+    const TensorOutcome outcome = run_tensor_program(device, program);
+    REQUIRE_MESSAGE(outcome.ok, outcome.report);
+    CHECK(outcome.tensor == program.expected);
+  }
+}
+
+void check_refused(const TensorProgram& program, const std::string& part,
+                   const std::vector<std::string>& devices) {
+  for (const std::string& device : devices) {
+    CAPTURE(device);
+    const TensorOutcome outcome = run_tensor_program(device, program);
+    CHECK(!outcome.ok);
+    const bool found = outcome.report.find(part) != std::string::npos;
+    CHECK_MESSAGE(found, outcome.report);
+  }
+}
+
 }  // namespace jfa::test

@@ -24,4 +24,11 @@ TensorOutcome run_tensor_program(const std::string& device, const TensorProgram&
 /// The schedules that tests of tensor memory run on.
 extern const std::vector<std::string> kTensorSchedules;
 
+/// Requires that the program leaves what it expects in tensor memory, on every device.
+void check_tensor_program(const TensorProgram& program,
+                          const std::vector<std::string>& devices = kTensorSchedules);
+/// Checks that the program fails on every device, with a report that has the part.
+void check_refused(const TensorProgram& program, const std::string& part,
+                   const std::vector<std::string>& devices = {"sim:sm_100a"});
+
 }  // namespace jfa::test
