@@ -72,9 +72,6 @@ Status decode_types(std::uint32_t bits, const MmaForm& form, InstructionDescript
   const std::optional<MmaElement> b_type = element_of(form.kind, b_code);
   if (!a_type) return error(bits, "A type {} is {}", a_code, element_codes(form.kind));
   if (!b_type) return error(bits, "B type {} is {}", b_code, element_codes(form.kind));
-  if (form.a_in_tensor_memory && !is_packed_f4(form.kind) && element_bits(*a_type) < 8)
-    return error(bits, "A of {}-bit elements in tensor memory: where in its byte one lies is not documented",
-                 element_bits(*a_type));
   if (form.sparse && (element_bits(*a_type) < 8 || element_bits(*b_type) < 8))
     return error(bits, "sparse products of 4- and 6-bit elements: how they are packed is not documented");
   descriptor.a_type = *a_type;

@@ -180,13 +180,12 @@ void MmaIssue::post() {
     begin_operands(*product_.ctas[cta]);
     begin_accumulator(cta);
   }
+  TensorTickets predecessors = own_.predecessors(ticket_->operation);
   const int thread = warp_.thread(point_.lane);
-  std::vector<std::shared_ptr<TensorTicket>> copies;
-  for (const auto& earlier : own_.tickets(thread))
-    if (earlier->copy && !earlier->done) copies.push_back(earlier);
   own_.note_issue(thread, *ticket_);
   own_.tickets(thread).push_back(ticket_);
-  warp_.machine().post(make_mma_operation(point_, order_, std::move(product_), ticket_, std::move(copies)));
+  warp_.machine().post(
+      make_mma_operation(point_, order_, std::move(product_), ticket_, std::move(predecessors)));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "simulator/cpu_timer.h"
+#include "simulator/element_container.h"
 #include "simulator/mma.h"
 #include "simulator/mma_f4.h"
 
@@ -32,15 +33,13 @@ struct MmaScratch : Extension {
 class MmaOperation : public AsyncOperation {
  public:
   MmaOperation(ProgramPoint issue, std::uint64_t queue, MmaProduct product,
-               std::shared_ptr<TensorTicket> ticket, std::vector<std::shared_ptr<TensorTicket>> copies)
+               std::shared_ptr<TensorTicket> ticket, TensorTickets predecessors)
       : AsyncOperation(issue, queue),
         product_(std::move(product)),
         ticket_(std::move(ticket)),
-        copies_(std::move(copies)) {}
+        predecessors_(std::move(predecessors)) {}
 
-  bool ready() const override {
-    return std::all_of(copies_.begin(), copies_.end(), [](const auto& copy) { return copy->done; });
-  }
+  bool ready() const override { return all_done(predecessors_); }
   bool advance(Machine& machine) override {
     const CpuTimer timer(machine.statistics().product_seconds);
     auto& scratch = machine.extension<MmaScratch>();
@@ -59,12 +58,13 @@ class MmaOperation : public AsyncOperation {
   void read_scales(MmaScratch& scratch) const;
   void read_sparse(MmaScratch& scratch) const;
   void read_tensor_operand(std::uint32_t cta, std::uint16_t* elements) const;
+  void leave_containers(std::uint32_t lane, std::span<std::uint16_t> row) const;
   void accumulate_row(MmaScratch& scratch, std::uint32_t m) const;
   void accumulate(MmaScratch& scratch, std::uint32_t m, std::uint32_t* row) const;
 
   MmaProduct product_;
   std::shared_ptr<TensorTicket> ticket_;
-  std::vector<std::shared_ptr<TensorTicket>> copies_;  // by the thread before, not complete at issue
+  TensorTickets predecessors_;
 };
 
 void MmaOperation::read_tensor_operand(std::uint32_t cta, std::uint16_t* elements) const {
@@ -74,6 +74,7 @@ void MmaOperation::read_tensor_operand(std::uint32_t cta, std::uint16_t* element
     const TensorCell cell = product_.place(cta * product_.a_rows() + row, 0).cell;
     const std::uint32_t* cells = memory.lane(base.lane + cell.lane) + base.column;
     std::memcpy(&elements[row * kMmaK], cells, kMmaStepBytes);
+    leave_containers(base.lane + cell.lane, std::span(&elements[row * kMmaK], kMmaK));
     // A row of D in two lanes: both have the row of A.
     const std::uint32_t other =
         product_.place(cta * product_.a_rows() + row, product_.instruction.n - 1).cell.lane;
@@ -84,6 +85,23 @@ void MmaOperation::read_tensor_operand(std::uint32_t cta, std::uint16_t* element
                 "must have row {}",
                 cell.lane, other, row));
   }
+}
+
+void MmaOperation::leave_containers(std::uint32_t lane, std::span<std::uint16_t> row) const {
+  const std::uint32_t bits = element_bits(product_.instruction.a_type);
+  if (bits >= 8 || is_packed_f4(product_.form().kind)) return;
+  const std::span<std::byte> elements = std::as_writable_bytes(row);
+  const std::optional<std::size_t> bad = from_containers(bits, elements);
+  if (!bad) return;
+  const std::uint32_t low = container_shift(bits);
+  fail_at(
+      ErrorKind::kInvalidOperand, issue(),
+      TensorAddress(lane,
+                    TensorAddress(product_.arguments.a_address).column + static_cast<std::uint32_t>(*bad) / 4)
+          .bits(),
+      fmt::format("A in tensor memory, lane {}, k = {}: the byte is {:#04x}, and {}-bit elements lie in bits "
+                  "{}:{} with zeros around them",
+                  lane, *bad, std::to_integer<unsigned>(elements[*bad]), bits, low + bits - 1, low));
 }
 
 void MmaOperation::read_operands(MmaScratch& scratch) const {
@@ -196,9 +214,9 @@ void MmaOperation::accumulate(MmaScratch& scratch, std::uint32_t m, std::uint32_
 
 std::unique_ptr<AsyncOperation> make_mma_operation(const ProgramPoint& issue, std::uint64_t queue,
                                                    MmaProduct product, std::shared_ptr<TensorTicket> ticket,
-                                                   std::vector<std::shared_ptr<TensorTicket>> copies) {
+                                                   TensorTickets predecessors) {
   return std::make_unique<MmaOperation>(issue, queue, std::move(product), std::move(ticket),
-                                        std::move(copies));
+                                        std::move(predecessors));
 }
 
 }  // namespace jfa::simulator

@@ -41,9 +41,9 @@ struct MmaProduct {
   }
 };
 
-/// The product, which runs once the copies are complete; then the ticket is done.
+/// The product, which runs once its predecessors are done; then the ticket is.
 std::unique_ptr<AsyncOperation> make_mma_operation(const ProgramPoint& issue, std::uint64_t queue,
                                                    MmaProduct product, std::shared_ptr<TensorTicket> ticket,
-                                                   std::vector<std::shared_ptr<TensorTicket>> copies);
+                                                   TensorTickets predecessors);
 
 }  // namespace jfa::simulator

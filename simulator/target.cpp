@@ -34,7 +34,9 @@ std::string_view missing_target(const Target& target, std::string_view opcode) {
   const bool hopper = target.version == 90 && target.suffix == 'a';
   const bool blackwell = (target.family() == 10 || target.family() == 11) && target.is_specific();
   if (opcode.starts_with("wgmma.")) return hopper ? "" : "sm_90a";
-  if (has(opcode, ".kind::i8")) return blackwell && target.suffix == 'a' ? "" : "sm_100a";
+  if (has(opcode, ".kind::i8") || has(opcode, ".scale_vec::") || opcode.starts_with("tcgen05.shift.") ||
+      (opcode.starts_with("tcgen05.mma.sp.") && has(opcode, ".kind::mxf4")))
+    return blackwell && target.suffix == 'a' ? "" : "sm_100a";
   if (opcode.starts_with("tcgen05.")) return blackwell ? "" : "sm_100f or sm_100a";
   if (opcode.starts_with("cvt."))
     for (const std::string_view narrow : {".e2m1x2", ".e2m3x2", ".e3m2x2", ".ue8m0x2"})

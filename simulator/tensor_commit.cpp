@@ -12,8 +12,8 @@ namespace {
 
 class CommitOperation : public AsyncOperation {
  public:
-  CommitOperation(ProgramPoint issue, std::vector<std::shared_ptr<TensorTicket>> tickets,
-                  std::vector<SharedPlace> barriers, VectorClock clock)
+  CommitOperation(ProgramPoint issue, TensorTickets tickets, std::vector<SharedPlace> barriers,
+                  VectorClock clock)
       : AsyncOperation(issue),
         tickets_(std::move(tickets)),
         barriers_(std::move(barriers)),
@@ -23,9 +23,7 @@ class CommitOperation : public AsyncOperation {
     }
   }
 
-  bool ready() const override {
-    return std::all_of(tickets_.begin(), tickets_.end(), [](const auto& ticket) { return ticket->done; });
-  }
+  bool ready() const override { return all_done(tickets_); }
 
   bool advance(Machine& machine) override {
     const SharedPlace place = barriers_.back();
@@ -50,7 +48,7 @@ class CommitOperation : public AsyncOperation {
   }
 
  private:
-  std::vector<std::shared_ptr<TensorTicket>> tickets_;
+  TensorTickets tickets_;
   std::vector<SharedPlace> barriers_;
   VectorClock clock_;  // of the thread, with its operations complete
   std::vector<FlightRef> flights_;

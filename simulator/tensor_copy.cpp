@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "simulator/async_operation.h"
+#include "simulator/element_container.h"
 #include "simulator/matrix_descriptor.h"
 #include "simulator/shared_operand.h"
 #include "simulator/tensor_memory_state.h"
@@ -14,35 +15,35 @@ namespace jfa::simulator {
 namespace {
 
 constexpr const char* kWhat = "tcgen05.cp";
-constexpr std::uint32_t kGroupLanes = 32;
+constexpr std::uint32_t kQuarterLanes = 32;
 
 class TensorCopy : public AsyncOperation {
  public:
   TensorCopy(const ProgramPoint& issue, std::uint64_t queue, const TensorCopyShape& shape, TensorAddress to,
              const SharedOperand& source, std::vector<Cta*> ctas, std::shared_ptr<TensorTicket> ticket,
-             std::vector<std::shared_ptr<TensorTicket>> products)
+             TensorTickets predecessors)
       : AsyncOperation(issue, queue),
         shape_(shape),
         to_(to),
         source_(source),
         ctas_(std::move(ctas)),
         ticket_(std::move(ticket)),
-        products_(std::move(products)) {}
+        predecessors_(std::move(predecessors)) {}
 
-  bool ready() const override {
-    return std::all_of(products_.begin(), products_.end(), [](const auto& product) { return product->done; });
-  }
+  bool ready() const override { return all_done(predecessors_); }
 
   bool advance(Machine&) override {
     std::vector<std::uint16_t> words(shape_.rows * kMmaStepBytes / 2);
     for (Cta* cta : ctas_) {
       source_.read(*cta, words.data());
+      to_containers(shape_.source_bits, std::as_writable_bytes(std::span(words)));
       TensorMemory& memory = cta->extension<CtaTensorMemory>().memory();
       for (std::uint32_t row = 0; row < shape_.rows; ++row)
         for (std::uint32_t replica = 0; replica < shape_.replicas; ++replica) {
-          const std::uint32_t group = row / kGroupLanes * shape_.group_step + replica * shape_.replica_step;
-          std::memcpy(memory.lane(group * kGroupLanes + row % kGroupLanes) + to_.column,
-                      &words[row * kMmaStepBytes / 2], shape_.row_bytes);
+          const std::uint32_t quarter =
+              row / shape_.group_rows * shape_.group_step + replica * shape_.replica_step;
+          const std::uint32_t lane = to_.lane + quarter * kQuarterLanes + row % shape_.group_rows;
+          std::memcpy(memory.lane(lane) + to_.column, &words[row * kMmaStepBytes / 2], shape_.row_bytes);
         }
     }
     ticket_->done = true;
@@ -59,9 +60,23 @@ class TensorCopy : public AsyncOperation {
   SharedOperand source_;
   std::vector<Cta*> ctas_;  // each copies from its own shared to its own tensor memory
   std::shared_ptr<TensorTicket> ticket_;
-  std::vector<std::shared_ptr<TensorTicket>>
-      products_;  // by the thread before: it may overwrite what they read
+  TensorTickets predecessors_;
 };
+
+// What a copy writes.
+TensorRegion region_of(const TensorCopyShape& shape, TensorAddress to) {
+  const std::uint32_t blocks = shape.is_refresh() ? 0b01010101u << to.lane / kTensorBlockLanes : 0xff;
+  return {blocks, to.column, to.column + shape.columns()};
+}
+
+// What it will write counts as initialised: nobody can look before it is.
+void set_initialised(TensorMemory& memory, const TensorCopyShape& shape, const TensorRegion& region,
+                     TensorAddress to) {
+  if (!shape.is_refresh()) return memory.set_initialised(region);
+  for (std::uint32_t lane = to.lane; lane < kTensorLanes; lane += kQuarterLanes)
+    for (std::uint32_t column = region.first_column; column < region.end_column; ++column)
+      memory.set_initialised(lane / kTensorBlockLanes, column, 1u << lane % kTensorBlockLanes);
+}
 
 }  // namespace
 
@@ -79,37 +94,31 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
          "the source of tcgen05.cp: swizzle 1 (32-byte atoms) is not simulated");
   SharedOperand source{*descriptor, MatrixMajor::kK, shape.rows, 1};
   source.row_bytes = shape.row_bytes;
+  source.packed_bits = shape.source_bits;
   const TensorAddress to(address);
-  if (to.lane != 0)
-    fail_at(ErrorKind::kTensorMemory, point, address,
-            fmt::format("{} to lane {} of tensor memory: it must be 0", kWhat, to.lane));
-  const TensorRegion region{0xff, to.column, to.column + shape.columns()};
+  if (to.lane >= (shape.is_refresh() ? kQuarterLanes : 1))
+    fail_at(
+        ErrorKind::kTensorMemory, point, address,
+        fmt::format("{} to lane {} of tensor memory: it must be {}", kWhat, to.lane,
+                    shape.is_refresh() ? "one of the first 32: its rows go to that of every quarter" : "0"));
+  const TensorRegion region = region_of(shape, to);
 
   auto ticket = std::make_shared<TensorTicket>();
-  ticket->copy = true;
+  ticket->operation = shape.is_refresh() ? TensorOperation::kRefresh : TensorOperation::kCopy;
   const TensorStrand& strand = own.warp(warp.index()).strand;
   for (Cta* target : ctas) {
     auto& state = target->extension<CtaTensorMemory>();
-    state.memory().check_allocated(state.owner(), region, kWhat, point);
     source.begin(*target, 0, shape.rows, "the source of tcgen05.cp", point, ticket->flights);
-    if (cta.machine().checks()) {
-      const TensorMemoryShadow::FlightId flight = state.shadow().begin(
-          TensorMemoryShadow::Access::kWrite, region, kWhat, strand, kTensorCopyOrder, point);
-      ticket->flights.push_back({&state.shadow(), flight});
-      ticket->shadow = &state.shadow();
-      ticket->accumulator = flight;
-    }
-    state.memory().set_initialised(region);  // as good as: nobody can look before it is
+    state.begin_write(*ticket, region, kWhat, strand,
+                      shape.is_refresh() ? kTensorRefreshOrder : kTensorCopyOrder, point);
+    set_initialised(state.memory(), shape, region, to);
   }
-  std::vector<std::shared_ptr<TensorTicket>> products;
-  for (const auto& earlier : own.tickets(warp.thread(point.lane)))
-    if (!earlier->copy && !earlier->done) products.push_back(earlier);
+  TensorTickets predecessors = own.predecessors(ticket->operation);
   own.note_issue(warp.thread(point.lane), *ticket);
   own.tickets(warp.thread(point.lane)).push_back(ticket);
-  // Copies of one CTA run in the order of issue; products wait for the copies before them, and copies for
-  // products.
+  // Copies of one CTA run in the order of issue.
   cta.machine().post(std::make_unique<TensorCopy>(point, own.copy_queue(), shape, to, source, std::move(ctas),
-                                                  std::move(ticket), std::move(products)));
+                                                  std::move(ticket), std::move(predecessors)));
 }
 
 }  // namespace jfa::simulator

@@ -130,6 +130,16 @@ void TensorMemory::set_initialised(const TensorRegion& region) {
   }
 }
 
+void TensorMemory::shift_initialised(std::uint32_t first_block, std::uint32_t column) {
+  constexpr std::uint32_t kLastLane = 1u << 31;
+  std::uint16_t& low = initialised_[first_block * kTensorColumns + column];
+  std::uint16_t& high = initialised_[(first_block + 1) * kTensorColumns + column];
+  const std::uint32_t lanes = std::uint32_t{high} << kTensorBlockLanes | low;
+  const std::uint32_t shifted = lanes >> 1 | (lanes & kLastLane);
+  low = static_cast<std::uint16_t>(shifted);
+  high = static_cast<std::uint16_t>(shifted >> kTensorBlockLanes);
+}
+
 void TensorMemory::check_initialised(const TensorRegion& region, const char* what,
                                      const ProgramPoint& point) const {
   if (!checks_) return;

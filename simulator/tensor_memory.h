@@ -78,6 +78,8 @@ class TensorMemory {
     initialised_[block * kTensorColumns + column] |= static_cast<std::uint16_t>(mask);
   }
   void set_initialised(const TensorRegion& region);
+  /// Of two blocks every lane but the last becomes what the next one was.
+  void shift_initialised(std::uint32_t first_block, std::uint32_t column);
   /// Throws kUninitialised if a cell of the region was not written since its allocation.
   void check_initialised(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
 

@@ -28,6 +28,23 @@ void set_all(std::vector<std::uint32_t>& cells, const TensorRegion& region, std:
                   region.end_column - region.first_column, value);
 }
 
+bool is_copy(TensorMemoryShadow::Order order) {
+  return order == kTensorCopyOrder || order == kTensorRefreshOrder;
+}
+
+// Whether writes of the order run in the order in which they are issued.
+bool in_order_of_issue(TensorMemoryShadow::Order order) { return order != 0 && order != kTensorShiftOrder; }
+
+// Whether the tensor core does an operation of one order, of which this is an access, before those of another
+// that are issued behind it; products of one accumulator apart.
+bool pipelined(TensorMemoryShadow::Order earlier, TensorMemoryShadow::Access access,
+               TensorMemoryShadow::Order later) {
+  if (earlier == 0 || later == 0) return false;  // not of the tensor core
+  if (is_copy(earlier)) return later != kTensorShiftOrder;
+  if (earlier == kTensorShiftOrder) return later != kTensorShiftOrder && later != kTensorCopyOrder;
+  return later == kTensorShiftOrder || (is_copy(later) && access == TensorMemoryShadow::Access::kRead);
+}
+
 }  // namespace
 
 std::string TensorMemoryShadow::describe(const Flight& flight) {
@@ -49,9 +66,9 @@ std::uint32_t TensorMemoryShadow::intern(const Accessor& accessor) {
   return known.back();
 }
 
-bool TensorMemoryShadow::copies_behind(const Accessor& earlier, Access access, const Accessor& later) {
-  if (earlier.order == 0 || later.order == 0 || earlier.strand != later.strand) return false;
-  return earlier.order == kTensorCopyOrder || (access == Access::kRead && later.order == kTensorCopyOrder);
+bool TensorMemoryShadow::fenced(const Accessor& earlier, std::uint64_t since, const Accessor& later) const {
+  return earlier.strand == later.strand || !fences_ ||
+         (earlier.strand->before_thread_sync >= since && later.strand->after_thread_sync >= since);
 }
 
 TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const TensorRegion& region,
@@ -61,10 +78,11 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
   for (const Flight& flight : flights_) {
     if (!flight.region.overlaps(region)) continue;
     if (access == Access::kRead && flight.access == Access::kRead) continue;
-    const bool same_accumulator = order != 0 && flight.accessor.order == order;
-    if (order != 0 && flight.accessor.order == kTensorCopyOrder) continue;
-    if (copies_behind(flight.accessor, flight.access, accessor)) continue;
-    if (access == Access::kWrite && flight.access == Access::kWrite && same_accumulator) continue;
+    const bool same_order = in_order_of_issue(order) && flight.accessor.order == order;
+    if (pipelined(flight.accessor.order, flight.access, order) &&
+        fenced(flight.accessor, flight.since, accessor))
+      continue;
+    if (access == Access::kWrite && flight.access == Access::kWrite && same_order) continue;
     fail_at(
         ErrorKind::kInFlight, point,
         TensorAddress(0, std::max(region.first_column, flight.region.first_column)).bits(),
@@ -74,7 +92,7 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
   }
   check_fences(written_, Access::kWrite, access, region, accessor);
   if (access == Access::kWrite) check_fences(read_, Access::kRead, access, region, accessor);
-  flights_.push_back({++last_id_, region, access, accessor});
+  flights_.push_back({++last_id_, region, access, accessor, ++time_});
   return last_id_;
 }
 
@@ -107,9 +125,9 @@ void TensorMemoryShadow::check_fences(const CellRecords& records, Access earlier
     const Record& record = records_[passed];
     const Accessor& other = accessors_[record.accessor];
     const bool engine = other.order != 0;
-    if (engine ? other.order == accessor.order : other.strand == accessor.strand)
-      return;  // ordered without fences
-    if (copies_behind(other, earlier, accessor)) return;
+    const bool same_order = other.order == accessor.order && in_order_of_issue(accessor.order);
+    if (engine ? same_order : other.strand == accessor.strand) return;  // ordered without fences
+    if (other.strand == accessor.strand && pipelined(other.order, earlier, accessor.order)) return;
     check_order(record, earlier, access, index, accessor);
     if (!fences_) return;
     const bool released = engine || other.strand->before_thread_sync >= record.time;

@@ -20,8 +20,9 @@ struct TensorStrand {
   int warp = -1;                         ///< for reports
 };
 
-/// The TensorMemoryShadow::Order of every tcgen05.cp.
-inline constexpr std::uint64_t kTensorCopyOrder = 1;
+/// The TensorMemoryShadow::Order of every tcgen05.cp: of those of shape 4x256b, and of the others; and of
+/// every tcgen05.shift.
+inline constexpr std::uint64_t kTensorCopyOrder = 1, kTensorRefreshOrder = 2, kTensorShiftOrder = 3;
 
 class TensorMemoryShadow : public FlightOwner {
  public:
@@ -29,17 +30,18 @@ class TensorMemoryShadow : public FlightOwner {
   using FlightOwner::FlightId;
 
   /// Accumulators of one shape at one address, by one cta_group: products into them run in the order of
-  /// issue, and behind copies that were issued before (kTensorCopyOrder). 0: none.
+  /// issue, and behind copies and shifts that were issued before (kTensorCopyOrder and the like). 0: none.
   using Order = std::uint64_t;
 
   /// fences: whether accesses need tcgen05.fence in between; see RunOptions::tensor_fences.
   explicit TensorMemoryShadow(bool fences = true) : fences_(fences) {}
 
   /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write
-  /// (unless both are writes of the same Order), kRace if nothing orders the region's last accesses before
-  /// this one, and kMissingFence if the region's last producer or consumer is another strand and not both
-  /// sides have executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must live as long
-  /// as the shadow.
+  /// (unless both are writes of the same Order, or the tensor core does them in the order of issue, and
+  /// tcgen05 fences are between the warps that issue them), kRace if nothing orders the region's last
+  /// accesses before this one, and kMissingFence if the region's last producer or consumer is another strand
+  /// and not both sides have executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must
+  /// live as long as the shadow.
   FlightId begin(Access access, const TensorRegion& region, const char* what, const TensorStrand& strand,
                  Order order, const ProgramPoint& point);
   /// Completion was observed: by wait::ld, wait::st, or the mbarrier of a commit.
@@ -71,6 +73,7 @@ class TensorMemoryShadow : public FlightOwner {
     TensorRegion region;
     Access access;
     Accessor accessor;
+    std::uint64_t since;  // time
   };
   /// An access that ended.
   struct Record {
@@ -84,9 +87,8 @@ class TensorMemoryShadow : public FlightOwner {
   std::uint32_t intern(const Accessor& accessor);
   std::uint32_t add_record(const Record& record);
   void drop_unused_records();
-  /// The tensor core does both in the order of issue: a copy and what its thread issued behind it, or what a
-  /// product reads and a copy over that behind it.
-  static bool copies_behind(const Accessor& earlier, Access access, const Accessor& later);
+  /// Whether the strand of an access since that time and another strand have executed their tcgen05 fences.
+  bool fenced(const Accessor& earlier, std::uint64_t since, const Accessor& later) const;
   void check_idle(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
   void check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
                    const Accessor& accessor) const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace jfa::simulator {
 namespace {
 
@@ -14,7 +16,25 @@ struct MachineTensorState : Extension {
 // Keeps the orders of products apart from other families' queues.
 constexpr std::uint64_t kOrderTag = std::uint64_t{1} << 63;
 
+// Whether the tensor core does what was issued earlier first; two products only in their own order.
+bool precedes(TensorOperation earlier, TensorOperation later) {
+  switch (later) {
+    case TensorOperation::kProduct:
+      return earlier != TensorOperation::kProduct;
+    case TensorOperation::kCopy:
+    case TensorOperation::kShift:
+      return earlier == TensorOperation::kProduct;
+    case TensorOperation::kRefresh:
+      return earlier == TensorOperation::kProduct || earlier == TensorOperation::kShift;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool all_done(const TensorTickets& tickets) {
+  return std::all_of(tickets.begin(), tickets.end(), [](const auto& ticket) { return ticket->done; });
+}
 
 SmTensorMemory::SmTensorMemory(Sm& sm)
     : memory(sm.machine().checks()), shadow(sm.machine().config().options.tensor_fences), sm_(sm) {}
@@ -40,6 +60,24 @@ void CtaTensorMemory::check_cta_group(int cta_group, const ProgramPoint& point) 
     fail(ErrorKind::kInvalidOperand, point,
          fmt::format("cta_group::{} in a kernel that has used cta_group::{}", cta_group, known));
   }
+}
+
+TensorTickets CtaTensorMemory::predecessors(TensorOperation operation) const {
+  TensorTickets found;
+  for (const auto& [thread, tickets] : tickets_)
+    for (const auto& ticket : tickets)
+      if (!ticket->done && precedes(ticket->operation, operation)) found.push_back(ticket);
+  return found;
+}
+
+void CtaTensorMemory::begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,
+                                  const TensorStrand& strand, TensorMemoryShadow::Order order,
+                                  const ProgramPoint& point) {
+  memory().check_allocated(owner(), region, what, point);
+  if (!cta_.machine().checks()) return;
+  ticket.shadow = &shadow();
+  ticket.accumulator = shadow().begin(TensorMemoryShadow::Access::kWrite, region, what, strand, order, point);
+  ticket.flights.push_back({&shadow(), ticket.accumulator});
 }
 
 void CtaTensorMemory::note_issue(int thread, TensorTicket& ticket) {

@@ -30,15 +30,20 @@ class SmTensorMemory : public Extension {
   std::map<std::tuple<std::uint32_t, std::uint32_t, int>, TensorMemoryShadow::Order> orders_;
 };
 
-/// An asynchronous tcgen05 operation that commits wait for.
+/// Asynchronous tcgen05 operations that commits wait for. kRefresh: tcgen05.cp of shape 4x256b.
+enum class TensorOperation : std::uint8_t { kProduct, kCopy, kRefresh, kShift };
+
 struct TensorTicket {
+  TensorOperation operation = TensorOperation::kProduct;
   bool done = false;
-  bool copy = false;               // tcgen05.cp, which later products wait for
   std::vector<FlightRef> flights;  // end when a commit's mbarrier has been observed
   TensorMemoryShadow* shadow = nullptr;
   TensorMemoryShadow::FlightId accumulator =
       0;  // what it writes, among flights: in flight until somebody has observed it
 };
+
+using TensorTickets = std::vector<std::shared_ptr<TensorTicket>>;
+bool all_done(const TensorTickets& tickets);
 
 class CtaTensorMemory : public Extension {
  public:
@@ -62,7 +67,14 @@ class CtaTensorMemory : public Extension {
   void note_issue(int thread, TensorTicket& ticket);
   Epoch last_issue(int thread) { return events_[thread]; }
   /// Operations of a thread that nobody is known to have waited for, oldest first.
-  std::vector<std::shared_ptr<TensorTicket>>& tickets(int thread) { return tickets_[thread]; }
+  TensorTickets& tickets(int thread) { return tickets_[thread]; }
+  /// What the CTA's threads have issued and the tensor core has not done yet, and does before `operation`,
+  /// which is issued now.
+  TensorTickets predecessors(TensorOperation operation) const;
+  /// Puts a region that a copy or a shift of the strand writes in flight. Throws as its shadow does, and
+  /// unless the region is allocated.
+  void begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,
+                   const TensorStrand& strand, TensorMemoryShadow::Order order, const ProgramPoint& point);
 
   /// Throws unless the kernel uses this one cta_group everywhere.
   void check_cta_group(int cta_group, const ProgramPoint& point);
@@ -77,7 +89,7 @@ class CtaTensorMemory : public Extension {
   Cta& cta_;
   SmTensorMemory& sm_;
   std::vector<WarpState> warps_;
-  std::map<int, std::vector<std::shared_ptr<TensorTicket>>> tickets_;
+  std::map<int, TensorTickets> tickets_;
   std::map<int, Epoch> events_;
 };
 

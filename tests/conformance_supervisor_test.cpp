@@ -109,7 +109,7 @@ TEST_CASE("every doubt has an experiment or a reason, and its place on the page"
         experiments_of_it.empty() ? fmt::format("none: {}", doubt.without_experiment) : experiments_of_it);
     CHECK_MESSAGE(page.find(row) != std::string::npos, row);
   }
-  CHECK(number == 32);
+  CHECK(number >= 34);
   for (const TestCase& test : experiments()) CHECK(test.name.starts_with("doubt "));
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("the command writes one report") {
   const auto json = nlohmann::json::parse(read_text(report));
   CHECK(json.at("target") == "sm_90a");
   CHECK(json.at("items").size() == experiments().size());
-  CHECK(json.at("doubts").size() == 32);
+  CHECK(json.at("doubts").size() == doubts().size());
   CHECK(json.at("doubts")[11].at("experiments")[0].at("verdict") == "passed");
   REQUIRE(json.at("suites").size() == 3);
   CHECK(json.at("suites")[0].at("verdict") == "passed");

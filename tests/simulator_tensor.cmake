@@ -10,7 +10,7 @@ foreach(feature tcgen05 tcgen05_checks tensor_transfer)
 endforeach()
 # Kernels around single instructions.
 if(TARGET jfa_conformance)
-  foreach(feature block_scale mma_ws mma_sparse)
+  foreach(feature block_scale mma_ws mma_sparse tensor_copy)
     jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tensor_program.cpp
                  LIBRARIES jfa_conformance fmt::fmt LABELS sim)
   endforeach()

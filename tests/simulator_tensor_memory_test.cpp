@@ -116,6 +116,31 @@ TEST_CASE("tensor memory: cells outside an allocation, or read before they are w
               [&] { memory.check_initialised(quarter, "ld", kNowhere); }));
 }
 
+TEST_CASE("tensor memory: a shift moves what is not written, too") {
+  TensorMemory memory(true);
+  const int cta = 0;
+  memory.allocate(&cta, 32, kNowhere);
+  const auto written = [&](std::uint32_t block) {
+    std::uint32_t lanes = 0;
+    for (std::uint32_t lane = 0; lane < kTensorBlockLanes; ++lane) {
+      TensorMemory copy = memory;
+      copy.set_initialised(block, 3, ~(1u << lane));
+      lanes |= fails(ErrorKind::kUninitialised, "",
+                     [&] {
+                       copy.check_initialised({1u << block, 3, 4}, "tcgen05.ld", kNowhere);
+                     })
+                   ? 0
+                   : 1u << lane;
+    }
+    return lanes;
+  };
+  memory.set_initialised(2, 3, 0x0001);
+  memory.set_initialised(3, 3, 0x8003);
+  memory.shift_initialised(2, 3);
+  CHECK(written(2) == 0x8000);
+  CHECK(written(3) == 0xc001);
+}
+
 TEST_CASE("tcgen05.ld and st: the cell of every register of every thread") {
   const auto at = [](TensorShape shape, int index, int lane, std::uint32_t split = 0, bool packed = false) {
     const TensorCell cell = register_cell(shape, index, lane, split, packed);
@@ -228,7 +253,7 @@ TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
   TensorStrand mma{0, 0, 1};
   TensorStrand softmax{0, 0, 4};
   const TensorRegion s{0xff, 0, 32};
-  const auto mma_writes = [&](TensorMemoryShadow::Order order = 3) {
+  const auto mma_writes = [&](TensorMemoryShadow::Order order = 7) {
     shadow.end(shadow.begin(Access::kWrite, s, "tcgen05.mma", mma, order, kNowhere));
   };
   const auto load = [&] { shadow.end(shadow.begin(Access::kRead, s, "tcgen05.ld", softmax, 0, kNowhere)); };
@@ -246,19 +271,19 @@ TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
   SUBCASE("mma to mma of one accumulator needs none") {
     mma_writes();
     mma_writes();
-    CHECK(fails(ErrorKind::kMissingFence, after, [&] { mma_writes(4); }));
+    CHECK(fails(ErrorKind::kMissingFence, after, [&] { mma_writes(8); }));
   }
   SUBCASE("ld to an mma that overwrites: fences on both sides") {
     mma_writes();
     shadow.fence_after(softmax);
     load();
     shadow.fence_after(mma);
-    CHECK(fails(ErrorKind::kMissingFence, before, [&] { mma_writes(4); }));
+    CHECK(fails(ErrorKind::kMissingFence, before, [&] { mma_writes(8); }));
     shadow.fence_before(softmax);
-    mma_writes(4);
+    mma_writes(8);
   }
   SUBCASE("st to an mma that reads: fences on both sides") {
-    const auto mma_reads = [&] { shadow.begin(Access::kRead, s, "tcgen05.mma", mma, 3, kNowhere); };
+    const auto mma_reads = [&] { shadow.begin(Access::kRead, s, "tcgen05.mma", mma, 7, kNowhere); };
     store();
     store();  // a warp and itself
     load();

@@ -1,5 +1,5 @@
-// tcgen05: allocation of tensor memory, fences, copies and commits. Products: tcgen05_mma.cpp. Loads and
-// stores: tcgen05_memory.cpp.
+// tcgen05: allocation of tensor memory, fences, copies, shifts and commits. Products: tcgen05_mma.cpp. Loads
+// and stores: tcgen05_memory.cpp.
 #include "simulator/instructions/tcgen05.h"
 
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include "simulator/tensor_commit.h"
 #include "simulator/tensor_copy.h"
 #include "simulator/tensor_memory_state.h"
+#include "simulator/tensor_shift.h"
 
 namespace jfa::simulator {
 namespace {
@@ -146,20 +147,51 @@ Step copy(Warp& warp, const Instruction& instruction, LaneMask active) {
   return Step::kNext;
 }
 
-// ptxas takes the shape and the warps that share a copy in either order.
+// Of an element in shared memory: 8, unless it is unpacked on the way.
+std::uint32_t source_bits(Decoder& d) {
+  const std::string_view source = d.first_of({"b6x16_p32", "b4x16_p64"});
+  if (d.has("b8x16") == source.empty()) d.fail(".b8x16 and the format that becomes it go together");
+  return source.empty() ? 8 : source == "b6x16_p32" ? 6 : 4;
+}
+
+// ptxas takes the shape and the warps that share a copy in either order. `warps` has its dot.
 void add_copy(InstructionTable& table, const std::string& shape_text, const std::string& warps,
               const TensorCopyShape& shape) {
   const auto decode = [shape](Decoder& d) {
     CopyData data;
     data.shape = shape;
+    data.shape.source_bits = source_bits(d);
     data.group = cta_group(d);
     data.to = tensor_address_operand(d, 0);
     data.descriptor = d.source(1, 64);
     d.emit(copy).extra = d.attach(data);
   };
-  const std::string opcode = "tcgen05.cp.(cta_group::1|cta_group::2)";
-  table.add(fmt::format("{}.{}{}", opcode, shape_text, warps), decode);
-  if (!warps.empty()) table.add(fmt::format("{}{}.{}", opcode, warps, shape_text), decode);
+  const auto add = [&](const std::string& modifiers) {
+    table.add(
+        fmt::format("tcgen05.cp.(cta_group::1|cta_group::2){}.b8x16?.(b6x16_p32|b4x16_p64)?", modifiers),
+        decode);
+  };
+  add(fmt::format(".{}{}", shape_text, warps));
+  if (!warps.empty()) add(fmt::format("{}.{}", warps, shape_text));
+}
+
+// --- shift.
+
+struct ShiftData {
+  int group = 1;
+  AddressOperand at;
+};
+
+Step shift(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const auto& data = instruction.data<ShiftData>();
+  for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
+    issue_tensor_shift(warp, data.group, static_cast<std::uint32_t>(address_of(warp, data.at, lane)), point);
+  });
+  return Step::kNext;
+}
+
+void decode_shift(Decoder& d) {
+  d.emit(shift).extra = d.attach(ShiftData{cta_group(d), tensor_address_operand(d, 0)});
 }
 
 // --- commit.
@@ -248,6 +280,9 @@ void register_tcgen05(InstructionTable& table) {
   add_copy(table, "64x128b", ".warpx2::01_23",
            {.rows = 64, .row_bytes = 16, .replicas = 2, .group_step = 2, .replica_step = 1});
   add_copy(table, "32x128b", ".warpx4", {.rows = 32, .row_bytes = 16, .replicas = 4, .replica_step = 1});
+  add_copy(table, "4x256b", "", {.rows = 4, .row_bytes = 32, .group_rows = 1});
+  for (const char* modifiers : {"(cta_group::1|cta_group::2).down", "down.(cta_group::1|cta_group::2)"})
+    table.add(fmt::format("tcgen05.shift.{}", modifiers), decode_shift);
   table.add(
       "tcgen05.commit.(cta_group::1|cta_group::2).mbarrier::arrive::one.shared::cluster?.multicast::cluster?."
       "b64",

@@ -67,6 +67,15 @@ constexpr Doubt kDoubts[] = {
      "as CUTLASS places it for 128 rows; for 16- and 32-bit elements the second of two columns", ""},
     {32, "how many bytes a tensor copy of padded 4- and 6-bit elements reports to its mbarrier",
      "those of global memory, without the padding", ""},
+    {33, "which way tcgen05.shift.down moves rows, and which rows",
+     "in the 32 lanes from its address on each lane gets what the next one holds, and the last keeps its "
+     "own: "
+     "CuTe's traits say that 4x256b then refreshes the last lane of every quarter",
+     ""},
+    {34, "where in its byte of tensor memory an element of 4 or 6 bits lies (kinds f8f6f4, mxf8f6f4)",
+     "in bits 5:2 or 5:0, as CUTLASS has them in registers for sm_120's mma.sync; the simulator refuses "
+     "others that are not zero",
+     ""},
 };
 
 }  // namespace

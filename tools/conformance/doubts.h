@@ -18,7 +18,7 @@ struct Doubt {
   std::string_view without_experiment;
 };
 
-/// By number, 1 to 32.
+/// By number, from 1 on.
 std::span<const Doubt> doubts();
 
 /// Kernels named "doubt N: …", in the group "doubt".

@@ -30,12 +30,14 @@ const CopyShape kCopies[] = {{"128x256b", 128, 8, [](std::uint32_t row) { return
                                 const std::uint32_t lane = row / 32 * 64 + row % 32;
                                 return std::vector{lane, lane + 32};
                               }},
-                             {"32x128b.warpx4", 32, 4, [](std::uint32_t row) {
+                             {"32x128b.warpx4", 32, 4,
+                              [](std::uint32_t row) {
                                 return std::vector{row, row + 32, row + 64, row + 96};
-                              }}};
+                              }},
+                             {"4x256b", 4, 8, [](std::uint32_t row) { return std::vector{row * 32}; }}};
 
 // From chunks of 16 bytes, eight rows one behind the other, and groups of rows 256 bytes apart.
-TestKernel copy(const CopyShape& shape) {
+TestKernel copy(const CopyShape& shape, std::uint32_t first_lane = 0) {
   constexpr std::uint32_t kStride = 256, kLeading = 128, kImageWords = 1024, kColumn = 8;
   TensorProgram p;
   p.columns = p.filled_columns = 32;
@@ -48,12 +50,66 @@ TestKernel copy(const CopyShape& shape) {
   for (std::uint32_t row = 0; row < shape.rows; ++row)
     for (std::uint32_t word = 0; word < shape.words; ++word)
       for (const std::uint32_t lane : shape.lanes(row))
-        p.cell(p.expected, 0, lane, kColumn + word) =
+        p.cell(p.expected, 0, first_lane + lane, kColumn + word) =
             (row / 8 * kStride + word / 4 * kLeading + row % 8 * 16) / 4 + word % 4;
   p.issue = fmt::format(
       "add.s64 %a0, %s, {};\nadd.u32 %b0, %t, {};\ntcgen05.cp.cta_group::1.{} [%b0], %a0;\n",
       std::uint64_t{1} << 46 | std::uint64_t{kStride >> 4} << 32 | std::uint64_t{kLeading >> 4} << 16,
-      kColumn, shape.modifiers);
+      first_lane << 16 | kColumn, shape.modifiers);
+  return kernel_of(p);
+}
+
+// Elements of 4 or 6 bits, 16 of every 16 bytes, to a byte each.
+TestKernel unpacking_copy(std::uint32_t bits, const char* format) {
+  constexpr std::uint32_t kRowBytes = 32, kStride = 256, kLeading = 128;
+  TensorProgram p;
+  p.columns = p.filled_columns = 8;
+  p.tensor.resize(kTensorProgramLanes * p.columns);
+  p.expected = p.tensor;
+  p.shared = {std::vector<std::byte>(4096, std::byte{0xff})};
+  for (std::uint32_t row = 0; row < kTensorProgramLanes; ++row)
+    for (std::uint32_t k = 0; k < kRowBytes; ++k) {
+      const std::uint32_t element = (row * 7 + k * 5 + 1) % (1u << bits);
+      const std::uint32_t byte = row / 8 * kStride + k / 16 * kLeading + row % 8 * 16;
+      for (std::uint32_t bit = 0; bit < bits; ++bit) {
+        const std::uint32_t at = byte * 8 + k % 16 * bits + bit;
+        const std::byte mask = std::byte{1} << at % 8;
+        if ((element >> bit & 1) == 0) p.shared[0][at / 8] &= ~mask;
+      }
+      p.cell(p.expected, 0, row, k / 4) |= element << (bits == 4 ? 2 : 0) << k % 4 * 8;
+    }
+  p.issue = fmt::format(
+      "add.s64 %a0, %s, {};\ntcgen05.cp.cta_group::1.128x256b.b8x16.{} [%t], %a0;\n",
+      std::uint64_t{1} << 46 | std::uint64_t{kStride >> 4} << 32 | std::uint64_t{kLeading >> 4} << 16,
+      format);
+  return kernel_of(p);
+}
+
+ExactProduct product_of_narrow_a(std::uint32_t a_type, const ElementCode& (*code)()) {
+  ExactProduct product;
+  product.opcode = "tcgen05.mma.cta_group::1.kind::f8f6f4";
+  product.descriptor_bits = 1u << 4 | a_type << 7;
+  product.a_code = code;
+  product.b_code = e4m3_code;
+  product.a_in_tensor_memory = true;
+  return product;
+}
+
+// --- tcgen05.shift, of the second quarter of the lanes; cells count.
+
+TestKernel shift() {
+  constexpr std::uint32_t kLane = 32, kColumn = 8, kColumns = 8;
+  TensorProgram p;
+  p.columns = p.filled_columns = 32;
+  p.tensor.resize(kTensorProgramLanes * p.columns);
+  for (std::uint32_t i = 0; i < p.tensor.size(); ++i) p.tensor[i] = i;
+  p.shared = {std::vector<std::byte>(16)};
+  p.expected = p.tensor;
+  for (std::uint32_t lane = kLane; lane < kLane + 31; ++lane)
+    for (std::uint32_t column = kColumn; column < kColumn + kColumns; ++column)
+      p.cell(p.expected, 0, lane, column) = p.cell(p.tensor, 0, lane + 1, column);
+  p.issue =
+      fmt::format("add.u32 %b0, %t, {};\ntcgen05.shift.cta_group::1.down [%b0];\n", kLane << 16 | kColumn);
   return kernel_of(p);
 }
 
@@ -197,6 +253,7 @@ void add_layout_experiments(std::vector<TestCase>& cases) {
   };
   for (const CopyShape& shape : kCopies)
     add(fmt::format("doubt 15: tcgen05.cp.{}", shape.modifiers), [&shape] { return copy(shape); });
+  add("doubt 15: tcgen05.cp.4x256b to the last lanes", [] { return copy(kCopies[5], 31); });
   for (const std::uint32_t m : {32u, 64u}) {
     const std::string name = fmt::format("doubt 25: mma.ws with M = {}", m);
     add(name, [m, name] { return kernel_of(exact_program(weight_stationary(m), name)); });
@@ -209,6 +266,13 @@ void add_layout_experiments(std::vector<TestCase>& cases) {
       [] { return padded_copy(CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B, 4); });
   add("doubt 32: 6-bit elements, padded",
       [] { return padded_copy(CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B, 6); });
+  add("doubt 33: tcgen05.shift of the second quarter", shift);
+  add("doubt 34: a copy of 4-bit elements to bytes", [] { return unpacking_copy(4, "b4x16_p64"); });
+  add("doubt 34: a copy of 6-bit elements to bytes", [] { return unpacking_copy(6, "b6x16_p32"); });
+  const std::string e2m1 = "doubt 34: A of type e2m1 in tensor memory";
+  add(e2m1, [e2m1] { return kernel_of(exact_program(product_of_narrow_a(5, e2m1_bytes_code), e2m1)); });
+  const std::string e2m3 = "doubt 34: A of type e2m3 in tensor memory";
+  add(e2m3, [e2m3] { return kernel_of(exact_program(product_of_narrow_a(3, e2m3_bytes_code), e2m3)); });
   const std::string atoms = "doubt 26: MN-major tf32 operands in atoms of 32 bytes";
   add(atoms, [atoms] { return atoms_of_32_bytes(atoms); });
 }

@@ -83,6 +83,18 @@ const ElementCode& e2m1_code() {
                                 }};
   return code;
 }
+const ElementCode& e2m3_bytes_code() {
+  static const ElementCode code{32, kSmall, [](OperandRow& row, std::uint32_t k, int value) {
+                                  put_bits(row, k * 8, 6, narrow(value, 2, 3));
+                                }};
+  return code;
+}
+const ElementCode& e2m1_bytes_code() {
+  static const ElementCode code{32, kOfE2M1, [](OperandRow& row, std::uint32_t k, int value) {
+                                  put_bits(row, k * 8 + 2, 4, narrow(value, 2, 1));
+                                }};
+  return code;
+}
 const ElementCode& packed_f4_code() {
   static const ElementCode code{64, kOfE2M1, [](OperandRow& row, std::uint32_t k, int value) {
                                   put_bits(row, k * 4, 4, narrow(value, 2, 1));

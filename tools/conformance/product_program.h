@@ -28,9 +28,11 @@ struct ElementCode {
 const ElementCode& bf16_code();
 const ElementCode& tf32_code();
 const ElementCode& e4m3_code();
-const ElementCode& e2m3_code();       ///< 16 in the first 12 of every 16 bytes
-const ElementCode& e2m1_code();       ///< 16 in the first 8 of every 16 bytes
-const ElementCode& packed_f4_code();  ///< e2m1, 64 in a row
+const ElementCode& e2m3_code();        ///< 16 in the first 12 of every 16 bytes
+const ElementCode& e2m1_code();        ///< 16 in the first 8 of every 16 bytes
+const ElementCode& e2m3_bytes_code();  ///< a byte each: in bits 5:0
+const ElementCode& e2m1_bytes_code();  ///< a byte each: in bits 5:2
+const ElementCode& packed_f4_code();   ///< e2m1, 64 in a row
 
 /// Where an element of D lies.
 struct TensorPlace {

@@ -11,7 +11,7 @@ constexpr std::uint32_t kSharedOffset = 1024;
 
 // {0}: cta_group::N. {1}: columns to allocate. {2}: bytes of a lane to fill. {3}: bytes of a lane. {4}: bytes
 // of shared memory of a CTA. {5}: what is issued. {6}: a barrier of all CTAs. {7}: .multicast::cluster. {8}:
-// its mask. {9}: the thread that issues, of all.
+// its mask. {9}: the thread that issues, of all. {10}: what it issues behind its commit.
 constexpr const char* kKernel = R"(.extern .shared .align 1024 .b8 smem[];
 .visible .entry test(.param .u64 tensor_out, .param .u64 shared_in, .param .u64 tensor_in)
 .reqntid 128
@@ -85,6 +85,7 @@ FILLED:
 {5}
   mov.b16 %mask, 3;
   tcgen05.commit.{0}.mbarrier::arrive::one.shared::cluster{7}.b64 [%bar]{8};
+{10}
 ISSUED:
   bar.warp.sync -1;
 WAIT:
@@ -147,7 +148,8 @@ TestKernel kernel_of(const TensorProgram& p) {
   kernel.ptx = fmt::format(
       fmt::runtime(kKernel), p.cta_group(), allocated, p.filled_columns * 4, p.columns * 4, shared_bytes,
       p.issue, pair ? "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" : "bar.sync 0;",
-      pair ? ".multicast::cluster" : "", pair ? ", %mask" : "", p.issuer * kTensorProgramLanes);
+      pair ? ".multicast::cluster" : "", pair ? ", %mask" : "", p.issuer * kTensorProgramLanes,
+      p.uncommitted);
   return kernel;
 }
 

@@ -25,6 +25,7 @@ struct TensorProgram {
   /// Executed by one thread. %t: tensor memory's address. %s: the 64-bit address field of a descriptor of
   /// `shared`. %p, %q: predicates, true and false. Free: %a0 … %a7 (64 bits), %b0 … %b7 (32).
   std::string issue;
+  std::string uncommitted{};            ///< executed behind the commit, so that nobody waits for it
   std::uint32_t issuer = 0;             ///< the rank of the CTA whose first thread that is
   std::vector<std::uint32_t> expected;  ///< of `tensor`, afterwards; or none
 

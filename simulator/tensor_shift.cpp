@@ -1,0 +1,79 @@
+#include "simulator/tensor_shift.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "simulator/async_operation.h"
+#include "simulator/tensor_memory_state.h"
+
+namespace jfa::simulator {
+namespace {
+
+constexpr const char* kWhat = "tcgen05.shift";
+constexpr std::uint32_t kShiftLanes = 32, kShiftColumns = 8;
+
+class TensorShift : public AsyncOperation {
+ public:
+  TensorShift(const ProgramPoint& issue, TensorAddress at, std::vector<Cta*> ctas,
+              std::shared_ptr<TensorTicket> ticket, TensorTickets predecessors)
+      : AsyncOperation(issue),
+        at_(at),
+        ctas_(std::move(ctas)),
+        ticket_(std::move(ticket)),
+        predecessors_(std::move(predecessors)) {}
+
+  bool ready() const override { return all_done(predecessors_); }
+
+  bool advance(Machine&) override {
+    for (Cta* cta : ctas_) {
+      TensorMemory& memory = cta->extension<CtaTensorMemory>().memory();
+      for (std::uint32_t lane = at_.lane; lane + 1 < at_.lane + kShiftLanes; ++lane)
+        std::copy_n(memory.lane(lane + 1) + at_.column, kShiftColumns, memory.lane(lane) + at_.column);
+    }
+    ticket_->done = true;
+    return true;
+  }
+  std::string describe() const override {
+    return fmt::format("{} of the rows at tensor memory {:#010x}", kWhat, at_.bits());
+  }
+
+ private:
+  TensorAddress at_;
+  std::vector<Cta*> ctas_;  // each shifts its own tensor memory
+  std::shared_ptr<TensorTicket> ticket_;
+  TensorTickets predecessors_;
+};
+
+}  // namespace
+
+void issue_tensor_shift(Warp& warp, int cta_group, std::uint32_t address, const ProgramPoint& point) {
+  Cta& cta = warp.cta();
+  auto& own = cta.extension<CtaTensorMemory>();
+  own.check_cta_group(cta_group, point);
+  std::vector<Cta*> ctas{&cta};
+  if (cta_group == 2) ctas.push_back(&pair_peer(cta, point));
+  const TensorAddress at(address);
+  if (at.lane % kShiftLanes != 0)
+    fail_at(ErrorKind::kTensorMemory, point, address,
+            fmt::format("{} of lane {} of tensor memory: it must be a multiple of {}", kWhat, at.lane,
+                        kShiftLanes));
+  const TensorRegion region{0b11u << at.lane / kTensorBlockLanes, at.column, at.column + kShiftColumns};
+
+  auto ticket = std::make_shared<TensorTicket>();
+  ticket->operation = TensorOperation::kShift;
+  for (Cta* target : ctas) {
+    auto& state = target->extension<CtaTensorMemory>();
+    // It reads what it writes: who may write may read, too.
+    state.begin_write(*ticket, region, kWhat, own.warp(warp.index()).strand, kTensorShiftOrder, point);
+    for (std::uint32_t column = region.first_column; column < region.end_column; ++column)
+      state.memory().shift_initialised(at.lane / kTensorBlockLanes, column);
+  }
+  TensorTickets predecessors = own.predecessors(ticket->operation);
+  own.note_issue(warp.thread(point.lane), *ticket);
+  own.tickets(warp.thread(point.lane)).push_back(ticket);
+  cta.machine().post(
+      std::make_unique<TensorShift>(point, at, std::move(ctas), std::move(ticket), std::move(predecessors)));
+}
+
+}  // namespace jfa::simulator
