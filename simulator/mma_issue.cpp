@@ -60,10 +60,7 @@ MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint
   product_.b =
       shared_operand("B", arguments.b_descriptor, instruction.b_major, product_.b_rows(), instruction.b_type);
   if (form.sparse) {
-    product_.b_second = product_.b;
-    product_.b_second.descriptor =
-        next_step(product_.b.descriptor, instruction.b_major, product_.b.bytes_per_element);
-    product_.b_second.check_row("B", point);
+    product_.b_second = second_step(product_.b, point);
     product_.metadata = sparse_metadata(arguments.metadata_address, instruction, point);
   }
   if (is_block_scaled(form.kind)) {

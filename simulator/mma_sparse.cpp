@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "simulator/metadata_nibble.h"
 #include "simulator/mma.h"
 #include "simulator/tensor_memory_state.h"
 
@@ -12,9 +13,6 @@ namespace {
 
 constexpr std::uint32_t kRows = 128;
 constexpr std::uint32_t kTf32Elements = 8, kByteElements = 32;
-
-// One of two elements stays: its position is coded twice.
-constexpr std::uint32_t kFirstOfTwo = 0b0100, kSecondOfTwo = 0b1110;
 
 }  // namespace
 
@@ -27,24 +25,19 @@ MetadataPlace metadata_place(std::uint32_t elements, std::uint32_t m, std::uint3
 
 void SparseMetadata::read(Cta& cta, std::vector<std::uint8_t>& positions, const ProgramPoint& point) const {
   TensorMemory& memory = cta.extension<CtaTensorMemory>().memory();
-  const std::uint32_t group = elements == kTf32Elements ? 2 : 4;  // elements along k that a nibble covers
+  const std::uint32_t group = metadata_group(kMmaStepBytes / elements);
   for (std::uint32_t m = 0; m < kRows; ++m)
     for (std::uint32_t k = 0; k < 2 * elements; k += group) {
       const MetadataPlace place = metadata_place(elements, m, k);
       const std::uint32_t cell_column = column + place.nibble / 8;
       const std::uint32_t nibble = memory.cell(place.lane, cell_column) >> place.nibble % 8 * 4 & 0xf;
-      const std::uint32_t first = nibble & 3, second = nibble >> 2;
-      const bool valid = group == 2 ? nibble == kFirstOfTwo || nibble == kSecondOfTwo : first < second;
-      if (!valid)
+      const MetadataNibble kept = decode_metadata_nibble(nibble, group, /*ascending=*/true);
+      if (kept.wrong != nullptr)
         fail_at(ErrorKind::kInvalidOperand, point, TensorAddress(place.lane, cell_column).bits(),
                 fmt::format("the sparse metadata of row {}, k = {} … {} is {:#x}: {}", m, k, k + group - 1,
-                            nibble, group == 2 ? "it must be 0x4 or 0xe" : "its two positions must ascend"));
-      if (group == 2) {
-        positions.push_back(static_cast<std::uint8_t>(k + (nibble == kSecondOfTwo ? 1 : 0)));
-      } else {
-        positions.push_back(static_cast<std::uint8_t>(k + first));
-        positions.push_back(static_cast<std::uint8_t>(k + second));
-      }
+                            nibble, kept.wrong));
+      for (std::uint32_t i = 0; i < kept.count; ++i)
+        positions.push_back(static_cast<std::uint8_t>(k + kept.positions[i]));
     }
 }
 
@@ -71,6 +64,13 @@ void gather_step(std::span<const std::uint16_t> first_step, std::span<const std:
       std::memcpy(reinterpret_cast<std::byte*>(&gathered[row]) + i * bytes,
                   step + (positions[i] - (second ? elements : 0)) * bytes, bytes);
     }
+}
+
+SharedOperand second_step(const SharedOperand& b, const ProgramPoint& point) {
+  b.check_row("B", point, 2 * kMmaStepBytes);
+  SharedOperand second = b;
+  second.descriptor = next_step(b.descriptor, b.major, b.bytes_per_element);
+  return second;
 }
 
 MatrixDescriptor next_step(MatrixDescriptor descriptor, MatrixMajor major, std::uint32_t bytes_per_element) {

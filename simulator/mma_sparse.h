@@ -1,5 +1,5 @@
-// Sparse operands of tcgen05.mma.sp: of A only every second element is there, and metadata in tensor memory
-// says which elements of B each of them meets.
+// Sparse operands: of A only every second element is there, and metadata says which elements of B each of
+// them meets; of tcgen05.mma.sp it lies in tensor memory (of mma.sp and wgmma.sp see register_metadata.h).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "simulator/instruction_descriptor.h"
 #include "simulator/machine.h"
+#include "simulator/shared_operand.h"
 #include "simulator/tensor_memory.h"
 
 namespace jfa::simulator {
@@ -43,5 +44,7 @@ void gather_step(std::span<const std::uint16_t> first_step, std::span<const std:
 
 /// The descriptor of an operand's next step along k.
 MatrixDescriptor next_step(MatrixDescriptor descriptor, MatrixMajor major, std::uint32_t bytes_per_element);
+/// B's second half along k. Throws kDescriptor if both do not lie in one swizzled row.
+SharedOperand second_step(const SharedOperand& b, const ProgramPoint& point);
 
 }  // namespace jfa::simulator

@@ -44,14 +44,14 @@ void check_chunks(const OperandLayout& layout, const OperandLayout::Interval& in
 
 }  // namespace
 
-void SharedOperand::check_row(const char* name, const ProgramPoint& point) const {
+void SharedOperand::check_row(const char* name, const ProgramPoint& point, std::uint32_t bytes) const {
   if (major != MatrixMajor::kK || descriptor.swizzle_bytes == 0) return;
-  if (descriptor.start_address % descriptor.swizzle_bytes + kMmaStepBytes <= descriptor.swizzle_bytes) return;
+  if (descriptor.start_address % descriptor.swizzle_bytes + bytes <= descriptor.swizzle_bytes) return;
   fail_at(ErrorKind::kDescriptor, point, descriptor.start_address,
           fmt::format(
               "the {} operand starts at shared {:#x}: {} bytes of K from there cross the end of its {}-byte "
               "swizzled row",
-              name, descriptor.start_address, kMmaStepBytes, descriptor.swizzle_bytes));
+              name, descriptor.start_address, bytes, descriptor.swizzle_bytes));
 }
 
 void SharedOperand::read(Cta& cta, std::uint16_t* row_words) const {

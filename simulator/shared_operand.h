@@ -22,8 +22,9 @@ struct SharedOperand {
   std::uint32_t row_bytes =
       kMmaStepBytes;  // less of a row is moved, but it is read to where a whole one would lie
 
-  /// Throws kDescriptor if a K step runs over the end of its swizzled row: what lies there is not documented.
-  void check_row(const char* name, const ProgramPoint& point) const;
+  /// Throws kDescriptor if so many bytes of K run over the end of their swizzled row: what lies there is not
+  /// documented.
+  void check_row(const char* name, const ProgramPoint& point, std::uint32_t bytes = kMmaStepBytes) const;
 
   /// Reads all rows, 16 words each. Elements of 4 or 6 bits get a byte each.
   void read(Cta& cta, std::uint16_t* row_words) const;

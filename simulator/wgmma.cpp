@@ -7,6 +7,7 @@
 
 #include "simulator/async_shadow.h"
 #include "simulator/cpu_timer.h"
+#include "simulator/mma_sparse.h"
 
 namespace jfa::simulator {
 namespace {
@@ -17,7 +18,9 @@ constexpr std::uint32_t kWarpRows = kWgmmaM / kWarpgroupWarps;
 int quarter(const Warp& warp) { return warp.index() % kWarpgroupWarps; }
 
 std::string name_of(const WgmmaInstruction& instruction) {
-  return fmt::format("wgmma m64n{}k{}", instruction.n, kMmaStepBytes / element_bytes(instruction.a_type));
+  const std::uint32_t step = kMmaStepBytes / element_bytes(instruction.a_type);
+  return instruction.metadata ? fmt::format("wgmma.sp m64n{}k{}", instruction.n, 2 * step)
+                              : fmt::format("wgmma m64n{}k{}", instruction.n, step);
 }
 
 // Buffers that every product uses in turn.
@@ -25,6 +28,7 @@ struct WgmmaScratch : Extension {
   explicit WgmmaScratch(Machine&) {}
   MmaOperands operands;
   std::vector<std::uint16_t> a, b;
+  std::vector<std::uint16_t> b_second, gathered;  // sparse forms: what B has for a row of A
 };
 
 class WgmmaOperation : public AsyncOperation {
@@ -48,10 +52,10 @@ class WgmmaOperation : public AsyncOperation {
     product_->b.read(cta_, scratch.b.data());
     if (instruction.negate_a) negate_elements(instruction.a_type, scratch.a);
     if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b);
-    const bool fp8 = instruction.a_type == MmaElement::kE4M3 || instruction.a_type == MmaElement::kE5M2;
-    scratch.operands.load(instruction.a_type, instruction.b_type, scratch.a, scratch.b,
-                          fp8 ? kHopperFp8Precision : MmaPrecision{});
-    for (std::uint32_t m = 0; m < kWgmmaM; ++m) accumulate_row(scratch.operands, m);
+    if (instruction.metadata)
+      multiply_sparse(scratch);
+    else
+      multiply(scratch);
     product_->done = true;
     return true;
   }
@@ -84,7 +88,34 @@ class WgmmaOperation : public AsyncOperation {
     }
   }
 
-  void accumulate_row(const MmaOperands& operands, std::uint32_t m) const {
+  MmaPrecision precision() const {
+    const MmaElement type = product_->instruction->a_type;
+    return type == MmaElement::kE4M3 || type == MmaElement::kE5M2 ? kHopperFp8Precision : MmaPrecision{};
+  }
+
+  void multiply(WgmmaScratch& scratch) const {
+    const WgmmaInstruction& instruction = *product_->instruction;
+    scratch.operands.load(instruction.a_type, instruction.b_type, scratch.a, scratch.b, precision());
+    for (std::uint32_t m = 0; m < kWgmmaM; ++m) accumulate_row(scratch.operands, m, m);
+  }
+
+  void multiply_sparse(WgmmaScratch& scratch) const {
+    const WgmmaInstruction& instruction = *product_->instruction;
+    scratch.b_second.resize(scratch.b.size());
+    product_->b_second.read(cta_, scratch.b_second.data());
+    if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b_second);
+    const std::size_t elements = instruction.metadata->stride();
+    for (std::uint32_t m = 0; m < kWgmmaM; ++m) {  // each row of A meets other elements of B
+      gather_step(scratch.b, scratch.b_second, std::span(product_->positions).subspan(m * elements, elements),
+                  element_bytes(instruction.b_type), scratch.gathered);
+      scratch.operands.load(instruction.a_type, instruction.b_type,
+                            std::span(scratch.a).subspan(m * kMmaK, kMmaK), scratch.gathered, precision());
+      accumulate_row(scratch.operands, 0, m);
+    }
+  }
+
+  // The product's row m, which is row `loaded` of the operands.
+  void accumulate_row(const MmaOperands& operands, std::uint32_t loaded, std::uint32_t m) const {
     const WgmmaInstruction& instruction = *product_->instruction;
     Warp& warp = warp_of_row(m);
     const bool pairs = instruction.accumulator == MmaAccumulator::kF16;
@@ -107,7 +138,7 @@ class WgmmaOperation : public AsyncOperation {
         if (pairs) row[column + 1] = word >> 16;
       });
     }
-    operands.accumulate_row(instruction.accumulator, static_cast<int>(m), row, instruction.saturate);
+    operands.accumulate_row(instruction.accumulator, static_cast<int>(loaded), row, instruction.saturate);
     for_each_word([&](std::uint32_t& word, std::uint32_t column) {
       word = pairs ? row[column] | row[column + 1] << 16 : row[column];
     });
@@ -189,6 +220,11 @@ Warpgroups::ProductPtr Warpgroups::open_product(Warp& warp, const WgmmaInstructi
   product->b = shared_operand(b_bits, instruction.b_major, instruction.n, instruction.b_type, "B", point);
   // All of B may be read from the first warp's issue on.
   product->b.begin(cta_, 0, instruction.n, "the B operand of wgmma", point, product->flights);
+  if (instruction.metadata) {
+    product->b_second = second_step(product->b, point);
+    product->b_second.begin(cta_, 0, instruction.n, "the B operand of wgmma", point, product->flights);
+    product->positions.resize(kWgmmaM * instruction.metadata->stride());
+  }
   group.open.push_back(product);
   return product;
 }
@@ -211,6 +247,13 @@ void Warpgroups::issue(Warp& warp, const WgmmaInstruction& instruction, LaneMask
   const auto row = static_cast<std::uint32_t>(quarter(warp)) * kWarpRows;
   if (instruction.a.empty())
     product->a.begin(cta_, row, kWarpRows, "the A operand of wgmma", point, product->flights);
+  // The ISA lets only accumulators and A in registers belong to the product until it is waited for; CUTLASS
+  // loads the next metadata into the same registers before that.
+  if (instruction.metadata) {
+    const std::size_t elements = instruction.metadata->stride();
+    instruction.metadata->read(
+        warp, row, std::span(product->positions).subspan(row * elements, kWarpRows * elements), point);
+  }
   own.uncommitted.push_back(product);
   product->issued |= 1u << quarter(warp);
   if (product->issued == kAllWarps) post(index, product);

@@ -6,10 +6,12 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "simulator/machine.h"
 #include "simulator/mma.h"
+#include "simulator/register_metadata.h"
 #include "simulator/shared_operand.h"
 #include "simulator/wgmma_registers.h"
 
@@ -29,7 +31,8 @@ struct WgmmaInstruction {
   std::vector<Slot> a;  // four registers, or none: A lies in shared memory
   Slot a_descriptor = kNoSlot;
   Slot b_descriptor = kNoSlot;
-  Slot scale_d = kNoSlot;  // predicate; false: D = A * B
+  std::optional<RegisterMetadata> metadata;  // of a sparse A: each warp's has its 16 rows
+  Slot scale_d = kNoSlot;                    // predicate; false: D = A * B
   bool negate_a = false;
   bool negate_b = false;
   MatrixMajor a_major = MatrixMajor::kK;
@@ -45,8 +48,10 @@ struct WgmmaProduct {
   std::uint64_t a_descriptor = 0, b_descriptor = 0;
   bool accumulate = false;
   SharedOperand a, b;
-  std::uint32_t issued = 0;  // by these warps of the warpgroup, a bit each
-  std::uint64_t group = 0;   // number of the commit group, from 1; 0: not committed
+  SharedOperand b_second;               // sparse forms: B's second half along k,
+  std::vector<std::uint8_t> positions;  // and which k each element of A stands for, row by row
+  std::uint32_t issued = 0;             // by these warps of the warpgroup, a bit each
+  std::uint64_t group = 0;              // number of the commit group, from 1; 0: not committed
   bool done = false;
   std::vector<FlightRef> flights;  // of operands in shared memory
 };

@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
+#include <string_view>
 
 #include "tools/conformance/golden.h"
 
@@ -12,17 +15,29 @@ namespace {
 
 constexpr const char* kGolden = "tests/golden/h200.json";
 
+// How the names of cases begin that no H200 has answered yet.
+constexpr std::string_view kAwaited[] = {"mma.sp", "wgmma.sp"};
+
 const Golden& golden() {
   static const Golden read = read_golden(kGolden).value();
   return read;
 }
 
-TEST_CASE("names are unique, and every case has an H200's answer or says what it expects") {
+bool is_awaited(const std::string& name) {
+  return std::any_of(std::begin(kAwaited), std::end(kAwaited),
+                     [&](std::string_view start) { return name.starts_with(start); });
+}
+
+TEST_CASE("names are unique, and every case has an H200's answer, says what it expects or awaits one") {
   std::set<std::string> names;
   for (const TestCase& test : instruction_cases()) {
     CHECK_MESSAGE(names.insert(test.name).second, test.name);
-    if (runs_on(test.needs, golden().device.target))
-      CHECK_MESSAGE((golden().cases.contains(test.name) || !test.make().expected.empty()), test.name);
+    if (!runs_on(test.needs, golden().device.target)) continue;
+    const bool answered = golden().cases.contains(test.name);
+    if (is_awaited(test.name))
+      CHECK_MESSAGE(!answered, "take its name's start out of kAwaited: ", test.name);
+    else
+      CHECK_MESSAGE((answered || !test.make().expected.empty()), test.name);
   }
   CHECK(golden().device.name == "NVIDIA H200");
   CHECK(golden().cases.size() > 1000);

@@ -164,6 +164,9 @@ TEST_CASE("what is refused of sparse products") {
   c.types |= 5u << 7;
   check_refused(make_program(c), "how they are packed is not documented");
   check_refused(edited({}, "add.u32 %b1, %t, 264", "add.u32 %b1, %t, 265"), "its column even");
+  // The second half of B would lie behind its 32-byte swizzled row.
+  check_refused(edited({}, "add.u32 %b1", "or.b64 %a1, %a1, 0x8000000000000000;\nadd.u32 %b1"),
+                "64 bytes of K from there cross the end of its 32-byte swizzled row");
   TensorProgram program = make_program({});
   program.cell(program.tensor, 0, 0, kMetadataColumn) |= 0xf;
   check_refused(program, "the sparse metadata of row 0, k = 0 … 3 is 0xf");

@@ -14,4 +14,8 @@ if(TARGET jfa_conformance)
     jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tensor_program.cpp
                  LIBRARIES jfa_conformance fmt::fmt LABELS sim)
   endforeach()
+  foreach(feature mma_sp wgmma_sp)
+    jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_sparse_matrix.cpp
+                 LIBRARIES jfa_conformance fmt::fmt LABELS sim)
+  endforeach()
 endif()

@@ -69,17 +69,19 @@ MatrixMajor major_of(Decoder& d, int index) {
   return transposed == 0 ? MatrixMajor::kK : MatrixMajor::kMN;
 }
 
-// .shape .satfinite? .dtype .atype .btype
+// .sp? .sync .aligned .shape .satfinite? .dtype .atype .btype
 void decode_mma(Decoder& d) {
   d.require_converged();
   WgmmaInstruction instruction;
-  const std::string_view shape = d.modifier(3);
+  const bool sparse = d.has("sp");
+  const int first = sparse ? 4 : 3;
+  const std::string_view shape = d.modifier(first), d_type = d.modifier(first + 2);
   instruction.n = columns_of(shape);
   instruction.saturate = d.has("satfinite");
-  if (instruction.saturate && d.modifier(5) != "s32") d.fail(".satfinite is for integers");
-  instruction.accumulator = mma_accumulator(d.modifier(5));
-  instruction.a_type = mma_element(d.modifier(6));
-  instruction.b_type = mma_element(d.modifier(7));
+  if (instruction.saturate && d_type != "s32") d.fail(".satfinite is for integers");
+  instruction.accumulator = mma_accumulator(d_type);
+  instruction.a_type = mma_element(d.modifier(first + 3));
+  instruction.b_type = mma_element(d.modifier(first + 4));
   const std::size_t registers =
       instruction.accumulator == MmaAccumulator::kF16 ? instruction.n / 4 : instruction.n / 2;
   instruction.d = d.vector_destination(0, 32);
@@ -97,13 +99,18 @@ void decode_mma(Decoder& d) {
     instruction.a_descriptor = d.source(1, 64);
   }
   instruction.b_descriptor = d.source(2, 64);
-  instruction.scale_d = d.source(3, 1);
+  int next = 3;
+  if (sparse) {
+    const std::uint32_t k = 2 * kMmaStepBytes / element_bytes(instruction.a_type);
+    instruction.metadata = decode_register_metadata(d, next, instruction.a_type, k, /*ascending=*/false);
+    next += 2;
+  }
+  instruction.scale_d = d.source(next++, 1);
   if (instruction.accumulator != MmaAccumulator::kS32) {
-    instruction.negate_a = sign_of(d, 4);
-    instruction.negate_b = sign_of(d, 5);
+    instruction.negate_a = sign_of(d, next++);
+    instruction.negate_b = sign_of(d, next++);
   }
   if (element_bytes(instruction.a_type) == 2) {  // the other types are K-major
-    int next = 6;
     if (!from_registers) instruction.a_major = major_of(d, next++);
     instruction.b_major = major_of(d, next);
   }
@@ -134,16 +141,21 @@ void decode_setmaxnreg(Decoder& d) {
 }  // namespace
 
 void register_wgmma(InstructionTable& table) {
-  // An accumulator type, then the types of A and B, which only 8-bit types may mix. Modifiers 3 to 7 are what
-  // decode_mma reads, so all have the place of .satfinite, which only integers take.
-  const auto add = [&](const std::string& shapes, const char* types) {
-    table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).satfinite?.{}", shapes, types), decode_mma);
+  // The K of a dense A, how N steps above 32, an accumulator type, then the types of A and B, which only
+  // 8-bit types may mix. decode_mma counts modifiers, so all have the place of .satfinite, which only
+  // integers take.
+  const auto add = [&](int k, int n_step, const char* types) {
+    table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).satfinite?.{}", shapes_of(k, n_step), types),
+              decode_mma);
+    table.add(
+        fmt::format("wgmma.mma_async.sp.sync.aligned.({}).satfinite?.{}", shapes_of(2 * k, n_step), types),
+        decode_mma);
   };
-  add(shapes_of(16, 8), "f32.bf16.bf16");
-  add(shapes_of(16, 8), "(f32|f16).f16.f16");
-  add(shapes_of(8, 8), "f32.tf32.tf32");
-  add(shapes_of(32, 8), "(f32|f16).(e4m3|e5m2).(e4m3|e5m2)");
-  add(shapes_of(32, 16), "s32.(u8|s8).(u8|s8)");
+  add(16, 8, "f32.bf16.bf16");
+  add(16, 8, "(f32|f16).f16.f16");
+  add(8, 8, "f32.tf32.tf32");
+  add(32, 8, "(f32|f16).(e4m3|e5m2).(e4m3|e5m2)");
+  add(32, 16, "s32.(u8|s8).(u8|s8)");
   table.add("wgmma.fence.sync.aligned", [](Decoder& d) {
     d.require_converged();
     d.emit(fence);

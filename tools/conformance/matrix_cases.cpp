@@ -1,7 +1,9 @@
-// Matrix instructions of a warp: mma.sync of every type, ldmatrix, stmatrix, movmatrix.
+// Matrix instructions of a warp: mma.sync and mma.sp of every type, ldmatrix, stmatrix, movmatrix.
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
+#include <optional>
 
 #include "tools/conformance/one_op.h"
 
@@ -9,13 +11,16 @@ namespace jfa::conformance {
 namespace {
 
 constexpr std::uint32_t kBlocks = 16, kThreads = 128;
+constexpr std::uint32_t kFp8BelowTwo = 0xbfbfbfbf;  // a mask
 
 struct Multiply {
-  std::string instruction;            // mma.sync.aligned.…
+  std::string instruction{};          // mma.sync.aligned.…
   std::uint32_t a = 4, b = 2, c = 4;  // registers
   OperandType element = OperandType::kBf16x2;
   OperandType accumulator = OperandType::kF32;
-  std::uint32_t mask = 0xffffffff;  // of the elements
+  std::uint32_t mask = 0xffffffff;     // of the elements
+  std::optional<Metadata> metadata{};  // of mma.sp, in every thread, selected or not
+  std::uint32_t selector = 0;
 };
 
 // A register of operands: any, or (`wide`) finite ones whose exponents differ by up to 26, so that sums are
@@ -49,52 +54,106 @@ TestKernel multiply(const Multiply& m, bool wide, std::string_view name) {
   constexpr std::size_t kAll = std::size_t{kBlocks} * kThreads;
   kernel.output_bytes = kAll * m.c * 4;
   Random random(seed_of(name));
+  const auto element = [&] { return operand_word(m.element, wide, random) & m.mask; };
   struct Source {
     const char* prefix;
     std::uint32_t count;
-    OperandType type;
-    std::uint32_t mask;
+    std::function<std::uint32_t()> word;
   };
-  std::string load, store;
-  for (const Source& source : {Source{"a", m.a, m.element, m.mask}, Source{"b", m.b, m.element, m.mask},
-                               Source{"c", m.c, m.accumulator, 0xffffffff}}) {
+  std::vector<Source> sources{{"a", m.a, element},
+                              {"b", m.b, element},
+                              {"c", m.c, [&] { return operand_word(m.accumulator, wide, random); }}};
+  if (m.metadata) sources.push_back({"e", 1, [&] { return random_metadata(*m.metadata, random); }});
+  std::string load, store, parameters;
+  for (const Source& source : sources) {
+    parameters += fmt::format(", .param .u64 in{}", kernel.inputs.size());
     load += fmt::format("ld.param.u64 %in, [in{}];\nmad.wide.u32 %at, %index, {}, %in;\n",
                         kernel.inputs.size(), source.count * 4);
     for (std::uint32_t i = 0; i < source.count; ++i)
       load += fmt::format("ld.global.b32 %{}{}, [%at+{}];\n", source.prefix, i, 4 * i);
     std::vector<std::byte> words(kAll * source.count * 4);
     for (std::size_t i = 0; i < words.size(); i += 4) {
-      const std::uint32_t word = operand_word(source.type, wide, random) & source.mask;
+      const std::uint32_t word = source.word();
       std::memcpy(&words[i], &word, 4);
     }
     kernel.inputs.push_back(std::move(words));
   }
   for (std::uint32_t i = 0; i < m.c; ++i) store += fmt::format("st.global.b32 [%at+{}], %d{};\n", 4 * i, i);
   kernel.ptx = fmt::format(
-      R"(.visible .entry test(.param .u64 out, .param .u64 in0, .param .u64 in1, .param .u64 in2)
+      R"(.visible .entry test(.param .u64 out{})
 {{
-.reg .b32 %index, %block, %threads, %a<8>, %b<8>, %c<8>, %d<8>; .reg .b64 %in, %at;
+.reg .b32 %index, %block, %threads, %a<8>, %b<8>, %c<8>, %d<8>, %e<1>; .reg .b64 %in, %at;
 mov.u32 %index, %tid.x;
 mov.u32 %block, %ctaid.x;
 mov.u32 %threads, %ntid.x;
 mad.lo.u32 %index, %block, %threads, %index;
-{}{} {}, {}, {}, {};
+{}{} {}, {}, {}, {}{};
 ld.param.u64 %in, [out];
 mad.wide.u32 %at, %index, {}, %in;
 {}ret;
 }}
 )",
-      load, m.instruction, registers("d", m.c), registers("a", m.a), registers("b", m.b), registers("c", m.c),
-      m.c * 4, store);
+      parameters, load, m.instruction, registers("d", m.c), registers("a", m.a), registers("b", m.b),
+      registers("c", m.c), m.metadata ? fmt::format(", %e0, {}", m.selector) : "", m.c * 4, store);
   return kernel;
+}
+
+void add_product(std::vector<TestCase>& cases, const Multiply& m, const std::string& name) {
+  cases.push_back({name, "matrix", Needs::kAny, [m, name] { return multiply(m, false, name); }});
+  if (m.element == OperandType::kU32) return;
+  const std::string wide = name + ", wide exponents";
+  cases.push_back({wide, "matrix", Needs::kAny, [m, wide] { return multiply(m, true, wide); }});
 }
 
 void add_multiply(std::vector<TestCase>& cases, Multiply m) {
   m.instruction = "mma.sync.aligned." + m.instruction;
-  cases.push_back({m.instruction, "matrix", Needs::kAny, [m] { return multiply(m, false, m.instruction); }});
-  if (m.element == OperandType::kU32) return;
-  const std::string name = m.instruction + ", wide exponents";
-  cases.push_back({name, "matrix", Needs::kAny, [m, name] { return multiply(m, true, name); }});
+  add_product(cases, m, m.instruction);
+}
+
+// With metadata in any order from each of the threads that can hold it, and with ordered metadata.
+void add_sparse(std::vector<TestCase>& cases, Multiply m, std::uint32_t selectors) {
+  const std::string shape_and_types = m.instruction;
+  const bool one_of_two = m.element == OperandType::kF32;
+  m.instruction = "mma.sp.sync.aligned." + shape_and_types;
+  m.metadata = one_of_two ? Metadata::kOneOfTwo : Metadata::kAnyOrder;
+  for (m.selector = 0; m.selector < selectors; ++m.selector)
+    add_product(cases, m, fmt::format("{}, selector {}", m.instruction, m.selector));
+  m.instruction = "mma.sp::ordered_metadata.sync.aligned." + shape_and_types;
+  m.metadata = one_of_two ? Metadata::kOneOfTwo : Metadata::kAscending;
+  m.selector = 0;
+  add_product(cases, m, m.instruction);
+}
+
+void add_sparse_products(std::vector<TestCase>& cases) {
+  using T = OperandType;
+  struct Size {
+    std::uint32_t k, words, selectors;  // K of 16-bit elements, registers of A and of B
+  };
+  for (const auto& [k, words, selectors] : {Size{16, 2, 4}, Size{32, 4, 2}}) {
+    const auto add = [&](const std::string& instruction, Multiply m) {
+      m.instruction = instruction;
+      m.a = m.b = words;
+      add_sparse(cases, std::move(m), selectors);
+    };
+    add(fmt::format("m16n8k{}.row.col.f32.f16.f16.f32", k), {.element = T::kF16x2});
+    add(fmt::format("m16n8k{}.row.col.f16.f16.f16.f16", k),
+        {.c = 2, .element = T::kF16x2, .accumulator = T::kF16x2});
+    add(fmt::format("m16n8k{}.row.col.f32.bf16.bf16.f32", k), {.element = T::kBf16x2});
+    add(fmt::format("m16n8k{}.row.col.f32.tf32.tf32.f32", k / 2), {.element = T::kF32});
+  }
+  for (const char* a : {"e4m3", "e5m2"})
+    for (const char* b : {"e4m3", "e5m2"})
+      add_sparse(
+          cases,
+          {fmt::format("m16n8k64.row.col.f32.{}.{}.f32", a, b), 4, 4, 4, T::kU32, T::kSmallF32, kFp8BelowTwo},
+          1);
+  for (const char* a : {"s8", "u8"})
+    for (const char* b : {"s8", "u8"})
+      for (const char* saturate : {"", "satfinite."}) {
+        const std::string types = fmt::format("row.col.{}s32.{}.{}.s32", saturate, a, b);
+        add_sparse(cases, {"m16n8k32." + types, 2, 2, 4, T::kU32, T::kU32}, 2);
+        add_sparse(cases, {"m16n8k64." + types, 4, 4, 4, T::kU32, T::kU32}, 1);
+      }
 }
 
 // One warp moves matrices between shared memory and registers; rows lie in the order that the second input
@@ -168,7 +227,7 @@ void add_matrix_cases(std::vector<TestCase>& cases) {
   for (const char* a : {"e4m3", "e5m2"})
     for (const char* b : {"e4m3", "e5m2"})
       add_multiply(cases, {fmt::format("m16n8k32.row.col.f32.{}.{}.f32", a, b), 4, 2, 4, T::kU32,
-                           T::kSmallF32, 0xbfbfbfbf});  // below 2
+                           T::kSmallF32, kFp8BelowTwo});
   for (const char* a : {"s8", "u8"})
     for (const char* b : {"s8", "u8"})
       for (const char* saturate : {"", "satfinite."})
@@ -176,6 +235,7 @@ void add_matrix_cases(std::vector<TestCase>& cases) {
                              T::kU32, T::kU32});
   add_multiply(cases, {"m16n8k16.row.col.s32.s8.s8.s32", 2, 1, 4, T::kU32, T::kU32});
   add_multiply(cases, {"m8n8k16.row.col.s32.s8.s8.s32", 1, 1, 2, T::kU32, T::kU32});
+  add_sparse_products(cases);
   for (const std::uint32_t count : {1u, 2u, 4u})
     for (const char* transposed : {"", ".trans"})
       for (const char* direction : {"ld", "st"}) {

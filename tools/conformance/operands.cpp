@@ -1,6 +1,7 @@
 #include "tools/conformance/operands.h"
 
 #include <iterator>
+#include <utility>
 
 namespace jfa::conformance {
 namespace {
@@ -131,6 +132,20 @@ std::uint64_t random_operand(OperandType type, Random& random) {
     }
   }
   return 0;
+}
+
+std::uint32_t random_metadata(Metadata metadata, Random& random) {
+  std::uint32_t word = 0;
+  for (int group = 0; group < 8; ++group) {
+    std::uint32_t nibble = random.below(2) == 0 ? 0b0100 : 0b1110;
+    if (metadata != Metadata::kOneOfTwo) {
+      std::uint32_t first = random.below(4), second = (first + 1 + random.below(3)) % 4;
+      if (metadata == Metadata::kAscending && first > second) std::swap(first, second);
+      nibble = second << 2 | first;
+    }
+    word |= nibble << 4 * group;
+  }
+  return word;
 }
 
 }  // namespace jfa::conformance

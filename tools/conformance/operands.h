@@ -45,4 +45,14 @@ std::size_t operand_bytes(OperandType type);
 /// and another eighth near 1, so that sums cancel.
 std::uint64_t random_operand(OperandType type, Random& random);
 
+/// What metadata of sparse products says of a group along k.
+enum class Metadata : std::uint8_t {
+  kAscending,  ///< two of four, in ascending order
+  kAnyOrder,   ///< two of four
+  kOneOfTwo,   ///< of tf32
+};
+
+/// A word of it: eight groups.
+std::uint32_t random_metadata(Metadata metadata, Random& random);
+
 }  // namespace jfa::conformance

@@ -1,7 +1,9 @@
-// wgmma: every operand layout, and sums whose order and roundings show.
+// wgmma, dense and sparse: every operand layout, and sums whose order and roundings show.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "tools/conformance/operands.h"
 #include "tools/conformance/test_kernel.h"
@@ -10,6 +12,7 @@ namespace jfa::conformance {
 namespace {
 
 constexpr std::uint32_t kM = 64, kDepth = 64, kThreads = 128;
+constexpr std::uint32_t kMostSteps = kDepth / 16;
 
 enum class Values : std::uint8_t {
   kModerate,  // of similar size
@@ -31,7 +34,10 @@ struct Product {
   bool accumulate = true;
   bool negate_a = false, negate_b = false;
   Values values = Values::kModerate;
+  std::optional<Metadata> metadata{};  // of a sparse A, in every thread, selected or not
+  std::uint32_t selector = 0;
 
+  bool sparse() const { return metadata.has_value(); }
   std::uint32_t registers() const { return f32 ? n / 2 : n / 4; }
 };
 
@@ -84,12 +90,13 @@ Descriptor descriptor(std::uint32_t rows, std::uint32_t swizzle, bool transposed
   return {mode << 62 | std::uint64_t{stride >> 4} << 32 | std::uint64_t{leading >> 4} << 16, step};
 }
 
-// K steps of 16 that the operands' tiles hold: a K-major tile is one swizzle width deep.
+// Products, each of 16 elements of K of A, that the operands' tiles hold: a K-major tile is one swizzle width
+// deep. Of B a product has twice as many if A is sparse.
 std::uint32_t steps_of(const Product& p) {
-  std::uint32_t depth = kDepth;
-  if (!p.a_in_registers && !p.a_transposed && p.swizzle_a != 0) depth = std::min(depth, p.swizzle_a / 2);
-  if (!p.b_transposed && p.swizzle_b != 0) depth = std::min(depth, p.swizzle_b / 2);
-  return depth / 16;
+  std::uint32_t a_depth = kDepth, b_depth = kDepth;
+  if (!p.a_in_registers && !p.a_transposed && p.swizzle_a != 0) a_depth = std::min(a_depth, p.swizzle_a / 2);
+  if (!p.b_transposed && p.swizzle_b != 0) b_depth = std::min(b_depth, p.swizzle_b / 2);
+  return std::min(a_depth / 16, b_depth / (p.sparse() ? 32 : 16));
 }
 
 std::string list(const char* prefix, std::uint32_t count) {
@@ -132,6 +139,18 @@ TestKernel product(const Product& p) {
     std::memcpy(start.data() + i, &value, 4);
   }
   kernel.inputs.push_back(std::move(start));
+  std::string load_metadata;
+  if (p.sparse()) {
+    std::vector<std::byte> metadata(kThreads * kMostSteps * 4);
+    for (std::size_t i = 0; i < metadata.size(); i += 4) {
+      const std::uint32_t word = random_metadata(*p.metadata, random);
+      std::memcpy(&metadata[i], &word, 4);
+    }
+    kernel.inputs.push_back(std::move(metadata));
+    load_metadata = fmt::format("ld.param.u64 %in, [in3];\nmad.wide.u32 %a1, %t, {}, %in;\n", kMostSteps * 4);
+    for (std::uint32_t step = 0; step < kMostSteps; ++step)
+      load_metadata += fmt::format("ld.global.b32 %e{}, [%a1+{}];\n", step, 4 * step);
+  }
 
   const Descriptor a = descriptor(kM, p.swizzle_a, p.a_transposed),
                    b = descriptor(p.n, p.swizzle_b, p.b_transposed);
@@ -149,15 +168,17 @@ TestKernel product(const Product& p) {
     std::string factors =
         p.accumulator == "s32" ? "" : fmt::format(", {}, {}", p.negate_a ? -1 : 1, p.negate_b ? -1 : 1);
     if (p.types.empty()) factors += ", " + majors;
+    const int dense_k = p.types.empty()          ? 16
+                        : p.types == "tf32.tf32" ? 8
+                                                 : 32,
+              steps_of_b = p.sparse() ? 2 : 1;
+    const std::string metadata = p.sparse() ? fmt::format("%e{}, {}, ", step, p.selector) : "";
     multiply += fmt::format(
-        "wgmma.mma_async.sync.aligned.m64n{}k{}.{} {{{}}}, {}, %db, {}{};\n"
+        "wgmma.mma_async{}.sync.aligned.m64n{}k{}.{} {{{}}}, {}, %db, {}{}{};\n"
         "add.u64 %da, %da, {};\nadd.u64 %db, %db, {};\n",
-        p.n,
-        p.types.empty()          ? 16
-        : p.types == "tf32.tf32" ? 8
-                                 : 32,
-        types, list("%d", p.registers()), operand, step > 0 || p.accumulate ? "%yes" : "%no", factors,
-        a.step_bytes / 16, b.step_bytes / 16);
+        p.sparse() ? ".sp" : "", p.n, dense_k * steps_of_b, types, list("%d", p.registers()), operand,
+        metadata, step > 0 || p.accumulate ? "%yes" : "%no", factors, a.step_bytes / 16,
+        steps_of_b * b.step_bytes / 16);
   }
   std::string load, store, fragments;
   for (std::uint32_t i = 0; i < p.registers(); ++i) {
@@ -167,10 +188,10 @@ TestKernel product(const Product& p) {
   for (std::uint32_t i = 0; i < 4 * kDepth / 16; ++i)
     fragments += fmt::format("ld.global.b32 %x{}, [%a1+{}];\n", i, 4 * i);
   kernel.ptx = fmt::format(
-      R"(.visible .entry test(.param .u64 out, .param .u64 in0, .param .u64 in1, .param .u64 in2)
+      R"(.visible .entry test(.param .u64 out, .param .u64 in0, .param .u64 in1, .param .u64 in2{13})
 .reqntid {0}
 {{
-.reg .b32 %t, %base, %i, %v<4>, %d<{1}>, %x<16>; .reg .b64 %in, %out, %a<2>, %da, %db; .reg .pred %p, %yes, %no;
+.reg .b32 %t, %base, %i, %v<4>, %d<{1}>, %x<16>, %e<4>; .reg .b64 %in, %out, %a<2>, %da, %db; .reg .pred %p, %yes, %no;
 .shared .align 1024 .b8 a_tile[{2}];
 .shared .align 1024 .b8 b_tile[{3}];
 mov.u32 %t, %tid.x;
@@ -188,7 +209,7 @@ ld.param.u64 %in, [in0];
 mad.wide.u32 %a1, %t, 64, %in;
 {8}ld.param.u64 %in, [in2];
 mad.wide.u32 %a1, %t, {9}, %in;
-{10}fence.proxy.async;
+{10}{14}fence.proxy.async;
 bar.sync 0;
 wgmma.fence.sync.aligned;
 {11}wgmma.commit_group.sync.aligned;
@@ -199,13 +220,86 @@ mad.wide.u32 %a1, %t, {9}, %out;
 }}
 )",
       kThreads, p.registers(), a_bytes, b_bytes, copy_in(0, a_bytes, "A"), a.bits, copy_in(1, b_bytes, "B"),
-      b.bits, fragments, p.registers() * 4, load, multiply, store);
+      b.bits, fragments, p.registers() * 4, load, multiply, store, p.sparse() ? ", .param .u64 in3" : "",
+      load_metadata);
   return kernel;
 }
 
 void add(std::vector<TestCase>& cases, Product p) {
-  p.name = "wgmma " + p.name;
+  p.name = (p.sparse() ? "wgmma.sp " : "wgmma ") + p.name;
   cases.push_back({p.name, "wgmma", Needs::kHopper, [p] { return product(p); }});
+}
+
+void add_sparse_cases(std::vector<TestCase>& cases) {
+  const auto add_sparse = [&](Product p) {
+    if (!p.metadata) p.metadata = p.types == "tf32.tf32" ? Metadata::kOneOfTwo : Metadata::kAscending;
+    add(cases, std::move(p));
+  };
+  for (const bool bf16 : {true, false})
+    for (const std::uint32_t n : {8u, 24u, 64u, 256u})
+      add_sparse({.name = fmt::format("n{} {}", n, bf16 ? "bf16" : "f16"), .n = n, .bf16 = bf16});
+  for (const std::uint32_t swizzle : {0u, 32u, 64u, 128u})
+    for (const bool transposed : {false, true}) {
+      const std::string layout = fmt::format("{}-major, swizzle {}", transposed ? "MN" : "K", swizzle);
+      add_sparse({.name = "A " + layout, .swizzle_a = swizzle, .a_transposed = transposed});
+      if (swizzle == 32 && !transposed) continue;  // a product's K of B is 64 bytes
+      add_sparse({.name = "B " + layout, .n = 128, .swizzle_b = swizzle, .b_transposed = transposed});
+      add_sparse({.name = "A in registers, B " + layout,
+                  .swizzle_b = swizzle,
+                  .b_transposed = transposed,
+                  .a_in_registers = true});
+    }
+  for (const bool in_registers : {false, true}) {
+    const std::string where = in_registers ? ", A in registers" : "";
+    for (const bool bf16 : {true, false}) {
+      const char* type = bf16 ? "bf16" : "f16";
+      const auto add_values = [&](const char* name, Values values) {
+        add_sparse({.name = fmt::format("{} {}{}", type, name, where),
+                    .bf16 = bf16,
+                    .a_in_registers = in_registers,
+                    .values = values});
+      };
+      add_values("wide exponents", Values::kWide);
+      add_values("cancelling sums", Values::kCancelling);
+      add_values("special values", Values::kSpecial);
+      add_sparse({.name = fmt::format("{}, selector 1{}", type, where),
+                  .bf16 = bf16,
+                  .a_in_registers = in_registers,
+                  .selector = 1});
+      add_sparse({.name = fmt::format("{}, positions in any order{}", type, where),
+                  .bf16 = bf16,
+                  .a_in_registers = in_registers,
+                  .metadata = Metadata::kAnyOrder});
+    }
+    for (const char* types : {"tf32.tf32", "e4m3.e4m3", "e4m3.e5m2", "e5m2.e4m3", "e5m2.e5m2"})
+      add_sparse({.name = types + where, .types = types, .a_in_registers = in_registers});
+    add_sparse({.name = "tf32.tf32, selector 1" + where,
+                .types = "tf32.tf32",
+                .a_in_registers = in_registers,
+                .selector = 1});
+    add_sparse({.name = "e4m3.e4m3, f16 accumulators" + where,
+                .types = "e4m3.e4m3",
+                .accumulator = "f16",
+                .f32 = false,
+                .a_in_registers = in_registers});
+    for (const char* types : {"s8.s8", "s8.u8", "u8.s8", "u8.u8"})
+      add_sparse({.name = types + where,
+                  .types = types,
+                  .accumulator = "s32",
+                  .a_in_registers = in_registers,
+                  .values = Values::kSpecial});
+    for (const char* types : {"e4m3.e4m3", "s8.s8"})
+      add_sparse({.name = fmt::format("{}, positions in any order{}", types, where),
+                  .types = types,
+                  .accumulator = types[0] == 's' ? "s32" : "f32",
+                  .a_in_registers = in_registers,
+                  .values = types[0] == 's' ? Values::kSpecial : Values::kModerate,
+                  .metadata = Metadata::kAnyOrder});
+  }
+  add_sparse({.name = "f16 accumulators", .n = 128, .bf16 = false, .f32 = false});
+  add_sparse({.name = "without accumulators", .accumulate = false});
+  add_sparse({.name = "negated A", .negate_a = true});
+  add_sparse({.name = "negated B", .negate_b = true});
 }
 
 }  // namespace
@@ -259,6 +353,7 @@ void add_wgmma_cases(std::vector<TestCase>& cases) {
   add(cases, {.name = "without accumulators", .accumulate = false});
   add(cases, {.name = "negated A", .negate_a = true});
   add(cases, {.name = "negated B", .negate_b = true});
+  add_sparse_cases(cases);
 }
 
 }  // namespace jfa::conformance

@@ -66,7 +66,8 @@ constexpr Family kFamilies[] = {
     {"clusters and grids",
      "clusterlaunchcontrol.try_cancel clusterlaunchcontrol.query_cancel griddepcontrol"},
     {"warp matrix",
-     "wmma.load wmma.store wmma.mma mma.sync mma.sync.kind::mxf8f6f4 mma.sp ldmatrix.sync stmatrix.sync "
+     "wmma.load wmma.store wmma.mma mma.sync mma.sync.s4 mma.sync.kind::mxf8f6f4 mma.sp "
+     "mma.sp::ordered_metadata mma.sp.s4 mma.sp::ordered_metadata.kind::mxf8f6f4 ldmatrix.sync stmatrix.sync "
      "movmatrix.sync"},
     {"wgmma",
      "wgmma.mma_async wgmma.mma_async.sp wgmma.fence wgmma.commit_group wgmma.wait_group setmaxnreg.inc "
@@ -97,9 +98,10 @@ constexpr Reason kReasons[] = {
     {"cp.async.bulk.tensor.im2col", "convolutions only"},
     {"tensormap.", "tensor maps are opaque: here they are records that only the host's encoder writes"},
     {"wmma.", "the older interface to what mma.sync does; no kernel was seen to use it"},
+    {"mma.sync.s4", "4-bit integers: Hopper and Blackwell have no product of them, compilers take it apart"},
     {"mma.sync.kind::mxf8f6f4", "sm_120 only"},
-    {"mma.sp", "sparse operands: no kernel of attention, GEMM or reduction was seen to use them"},
-    {"wgmma.mma_async.sp", "sparse operands: no kernel of attention, GEMM or reduction was seen to use them"},
+    {"mma.sp.s4", "4-bit integers: Hopper and Blackwell have no product of them, compilers take it apart"},
+    {"mma.sp::ordered_metadata.kind::mxf8f6f4", "sm_120 only"},
     {"tcgen05.ld.red", "sm_103 and later"},
     {"tcgen05.mma.kind::f16.ashift",
      "whether it multiplies the shifted rows or leaves them behind in tensor memory is not documented"},
