@@ -8,23 +8,17 @@
 #include "simulator/metadata_nibble.h"
 
 namespace jfa::simulator {
-namespace {
-
-struct Place {
-  std::uint32_t lane = 0, shift = 0;
-};
-
-// Where the nibble of row m and of a group along k lies. Threads 4 g … 4 g + 3 hold the metadata of rows g
-// and g + 8: each thread four nibbles of either, or, of 8-bit elements, eight of one.
-Place place_of(const RegisterMetadata& metadata, std::uint32_t m, std::uint32_t nibble) {
-  const std::uint32_t half = m / 8, first = 4 * (m % 8) + metadata.holders() * metadata.selector;
-  if (element_bytes(metadata.type) == 1) return {first + half + nibble / 8 * 2, nibble % 8 * 4};
-  return {first + nibble / 4, 16 * half + nibble % 4 * 4};
-}
-
-}  // namespace
 
 std::uint32_t RegisterMetadata::holders() const { return k / metadata_group(element_bytes(type)) / 4; }
+
+// Threads 4 g … 4 g + 3 hold the metadata of rows g and g + 8: each thread four nibbles of either, or, of
+// 8-bit elements, eight of one.
+RegisterMetadata::Place RegisterMetadata::place(std::uint32_t m, std::uint32_t first) const {
+  const std::uint32_t bytes = element_bytes(type), nibble = first / metadata_group(bytes), half = m / 8;
+  const std::uint32_t lane = 4 * (m % 8) + holders() * selector;
+  if (bytes == 1) return {lane + half + nibble / 8 * 2, nibble % 8 * 4};
+  return {lane + nibble / 4, 16 * half + nibble % 4 * 4};
+}
 
 void RegisterMetadata::read(Warp& warp, std::uint32_t first_row, std::span<std::uint8_t> positions,
                             const ProgramPoint& point) const {
@@ -34,16 +28,16 @@ void RegisterMetadata::read(Warp& warp, std::uint32_t first_row, std::span<std::
     std::uint8_t* row = &positions[std::size_t{m} * stride()];
     std::fill_n(row, stride(), static_cast<std::uint8_t>(k));
     for (std::uint32_t first = 0; first < k; first += group) {
-      const Place place = place_of(*this, m, first / group);
-      const std::uint32_t nibble = words[place.lane] >> place.shift & 0xf;
+      const auto [lane, shift] = place(m, first);
+      const std::uint32_t nibble = words[lane] >> shift & 0xf;
       const MetadataNibble kept = decode_metadata_nibble(nibble, group, ascending);
       if (kept.wrong != nullptr) {
         ProgramPoint at = point;
-        at.lane = static_cast<int>(place.lane);
+        at.lane = static_cast<int>(lane);
         fail(ErrorKind::kInvalidOperand, at,
              fmt::format("the sparse metadata of row {}, k = {} … {}, bits {} … {} of {:#010x}, is {:#x}: {}",
-                         first_row + m, first, first + group - 1, place.shift, place.shift + 3,
-                         words[place.lane], nibble, kept.wrong));
+                         first_row + m, first, first + group - 1, shift, shift + 3, words[lane], nibble,
+                         kept.wrong));
       }
       for (std::uint32_t i = 0; i < kept.count; ++i)
         *row++ = static_cast<std::uint8_t>(first + kept.positions[i]);

@@ -23,6 +23,11 @@ struct RegisterMetadata {
   std::uint32_t stride() const { return kMmaStepBytes / element_bytes(type); }
   /// Threads of every four that hold metadata: 1, 2 or 4.
   std::uint32_t holders() const;
+  /// Where the nibble of row m, of kRows, and of the group along k that begins at `first` lies.
+  struct Place {
+    std::uint32_t lane = 0, shift = 0;
+  };
+  Place place(std::uint32_t m, std::uint32_t first) const;
   /// Fills kRows rows of stride() with the k that each element of A stands for; those beyond k / 2, of shapes
   /// of half a step, get a k beyond the shape's. Throws kInvalidOperand for metadata that means nothing;
   /// first_row: of the product, for the message.

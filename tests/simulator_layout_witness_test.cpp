@@ -1,8 +1,8 @@
 // Where things lie, held against independent public encodings: the tables here are CuTe's facts
 // (BSD-3-Clause, github.com/NVIDIA/cutlass, include/cute/atom: mma_traits_sm100.hpp canonical layouts of
 // shared memory, copy_traits_sm100.hpp Copy_Traits of TMEM loads and UTCCP, mma_traits_sm100.hpp tmem_frg and
-// A/B layouts) in its notation of shapes and strides, evaluated by our own few lines. And sums, against the
-// widths and roundings that arXiv 2511.10909 measured.
+// A/B layouts, mma_traits_sm90_gmma_sparse.hpp ELayout) in its notation of shapes and strides, evaluated by
+// our own few lines. And sums, against the widths and roundings that arXiv 2511.10909 measured.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -16,6 +16,7 @@
 #include "simulator/matrix_descriptor.h"
 #include "simulator/mma.h"
 #include "simulator/mma_sparse.h"
+#include "simulator/register_metadata.h"
 #include "simulator/tensor_map.h"
 #include "simulator/tensor_memory_shape.h"
 
@@ -210,6 +211,36 @@ TEST_CASE("sparse metadata: tmem_e_frg of 128 rows") {
     CAPTURE(f.elements);
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("sparse metadata in registers: ELayout of a warpgroup") {
+  // Threads and their elements along k, of which a nibble covers two or four, to row + 64 * k.
+  struct Layout {
+    MmaElement type;
+    std::uint32_t per_nibble, selectors;
+    Modes thread, element;
+  };
+  const Layout layouts[] = {{MmaElement::kTF32, 2, 2, {{2, 2, 8, 4}, {512, 0, 1, 16}}, {{8, 2}, {64, 8}}},
+                            {MmaElement::kF16, 4, 2, {{2, 2, 8, 4}, {1024, 0, 1, 16}}, {{16, 2}, {64, 8}}},
+                            {MmaElement::kE4M3, 4, 1, {{2, 2, 8, 4}, {8, 2048, 1, 16}}, {{32}, {64}}}};
+  for (const Layout& l : layouts)
+    for (std::uint32_t selector = 0; selector < l.selectors; ++selector) {
+      const std::uint32_t k_extent = 2 * kMmaStepBytes / element_bytes(l.type);
+      const RegisterMetadata metadata{kNoSlot, l.type, k_extent, selector, false};
+      std::uint32_t wrong = 0;
+      for (std::uint32_t thread = 0; thread < 128; ++thread) {
+        if (l.selectors == 2 && thread / 2 % 2 != selector) continue;
+        for (std::uint32_t nibble = 0; nibble < 8; ++nibble) {
+          const std::uint32_t at = l.thread(thread) + l.element(nibble * l.per_nibble);
+          const std::uint32_t row = at % 64, k = at / 64;
+          const auto [lane, shift] = metadata.place(row % RegisterMetadata::kRows, k);
+          wrong += row / RegisterMetadata::kRows != thread / 32 || lane != thread % 32 || shift != 4 * nibble;
+        }
+      }
+      CAPTURE(k_extent);
+      CAPTURE(selector);
+      CHECK(wrong == 0);
+    }
 }
 
 TEST_CASE("scale factors: tmem_sf_frg of both data paths") {
