@@ -129,12 +129,13 @@ void add_sparse_products(std::vector<TestCase>& cases) {
   struct Size {
     std::uint32_t k, words, selectors;  // K of 16-bit elements, registers of A and of B
   };
-  for (const auto& [k, words, selectors] : {Size{16, 2, 4}, Size{32, 4, 2}}) {
+  for (const Size& size : {Size{16, 2, 4}, Size{32, 4, 2}}) {
     const auto add = [&](const std::string& instruction, Multiply m) {
       m.instruction = instruction;
-      m.a = m.b = words;
-      add_sparse(cases, std::move(m), selectors);
+      m.a = m.b = size.words;
+      add_sparse(cases, std::move(m), size.selectors);
     };
+    const std::uint32_t k = size.k;
     add(fmt::format("m16n8k{}.row.col.f32.f16.f16.f32", k), {.element = T::kF16x2});
     add(fmt::format("m16n8k{}.row.col.f16.f16.f16.f16", k),
         {.c = 2, .element = T::kF16x2, .accumulator = T::kF16x2});
