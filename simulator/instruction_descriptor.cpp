@@ -72,8 +72,6 @@ Status decode_types(std::uint32_t bits, const MmaForm& form, InstructionDescript
   const std::optional<MmaElement> b_type = element_of(form.kind, b_code);
   if (!a_type) return error(bits, "A type {} is {}", a_code, element_codes(form.kind));
   if (!b_type) return error(bits, "B type {} is {}", b_code, element_codes(form.kind));
-  if (form.sparse && (element_bits(*a_type) < 8 || element_bits(*b_type) < 8))
-    return error(bits, "sparse products of 4- and 6-bit elements: how they are packed is not documented");
   descriptor.a_type = *a_type;
   descriptor.b_type = *b_type;
   return {};
@@ -101,8 +99,7 @@ Status decode_unscaled(std::uint32_t bits, MmaKind kind, InstructionDescriptor& 
   if (field(bits, 23, 23) != 0) return error(bits, "reserved bit 23 is set");
   if (field(bits, 29, 29) != 0) return error(bits, "reserved bit 29 is set");
   if (field(bits, 31, 30) != 0)
-    return error(bits,
-                 "maximum shift (bits 31:30) is for mma.ws with a mask of columns, which is not simulated");
+    return error(bits, "maximum shift (bits 31:30) of mma.ws: which columns a shift reads is not documented");
   const std::uint32_t d_type = field(bits, 5, 4);
   if (kind == MmaKind::kI8 ? d_type != 2 : kind == MmaKind::kTF32 ? d_type != 1 : d_type > 1)
     return error(bits, "D type {} is not {}", d_type,

@@ -22,7 +22,7 @@ struct MmaForm {
   int cta_group = 1;
   bool a_in_tensor_memory = false;  ///< the TS form, whose A must be K-major
   bool weight_stationary = false;   ///< mma.ws
-  bool sparse = false;              ///< mma.sp: k counts twice the elements of A
+  bool sparse = false;              ///< mma.sp, mma.ws.sp: k counts twice the elements of A
   std::uint32_t scales = 0;  ///< .scale_vec::NX: scale factors for a step of a row; 0: kind without any
 };
 

@@ -6,6 +6,7 @@
 
 #include "simulator/async_shadow.h"
 #include "simulator/mma_operation.h"
+#include "simulator/zero_column_mask.h"
 
 namespace jfa::simulator {
 namespace {
@@ -61,12 +62,16 @@ MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint
       shared_operand("B", arguments.b_descriptor, instruction.b_major, product_.b_rows(), instruction.b_type);
   if (form.sparse) {
     product_.b_second = second_step(product_.b, point);
-    product_.metadata = sparse_metadata(arguments.metadata_address, instruction, point);
+    product_.metadata = sparse_metadata(arguments.metadata_address, form, instruction, point);
   }
   if (is_block_scaled(form.kind)) {
     product_.a_scales = a_scale_factors(arguments.a_scale_address, form, instruction, point);
     product_.b_scales = b_scale_factors(arguments.b_scale_address, form, instruction, point);
   }
+
+  if (form.weight_stationary)
+    product_.zero_columns = value_or_fail(
+        decode_zero_column_mask(arguments.zero_column_mask, instruction.m, instruction.n), point);
 
   const TensorAddress d = product_.d = TensorAddress(arguments.d_address);
   check_lane(d, "the accumulator");

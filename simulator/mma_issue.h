@@ -22,6 +22,7 @@ struct MmaArguments {
   /// Bit i of the concatenated words: lane i of D is not written; lanes 128 … 255 are the odd CTA's.
   std::array<std::uint32_t, 8> disable_output_lane{};
   std::uint32_t metadata_address = 0;  // tensor memory: of sparse forms
+  std::uint64_t zero_column_mask = 0;  // descriptor, of mma.ws; 0: no column is zeros
   // Tensor memory: of block-scaled kinds.
   std::uint32_t a_scale_address = 0;
   std::uint32_t b_scale_address = 0;

@@ -59,6 +59,11 @@ class MmaOperation : public AsyncOperation {
   void read_sparse(MmaScratch& scratch) const;
   void read_tensor_operand(std::uint32_t cta, std::uint16_t* elements) const;
   void leave_containers(std::uint32_t lane, std::span<std::uint16_t> row) const;
+  void negate(MmaElement type, std::span<std::uint16_t> rows) const;
+  void clear_zero_columns(std::span<std::uint16_t> b) const;
+  void load(MmaScratch& scratch, std::span<const std::uint16_t> a, std::span<const std::uint16_t> b,
+            std::span<const std::uint8_t> a_scales) const;
+  void load_sparse_row(MmaScratch& scratch, std::uint32_t m) const;
   void accumulate_row(MmaScratch& scratch, std::uint32_t m) const;
   void accumulate(MmaScratch& scratch, std::uint32_t m, std::uint32_t* row) const;
 
@@ -119,18 +124,12 @@ void MmaOperation::read_operands(MmaScratch& scratch) const {
     product_.b.read(*product_.ctas[cta], &scratch.b[cta * product_.b_rows() * kMmaK]);
   }
   if (is_block_scaled(form.kind)) read_scales(scratch);
-  if (is_packed_f4(form.kind)) {
-    if (instruction.negate_a) negate_packed_f4(scratch.a);
-    if (instruction.negate_b) negate_packed_f4(scratch.b);
-    scratch.f4_operands.load(scratch.a, scratch.b, instruction.scale_type, form.scales, scratch.a_scales,
-                             scratch.b_scales);
-    return;
-  }
-  if (instruction.negate_a) negate_elements(instruction.a_type, scratch.a);
-  if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b);
-  if (form.sparse) return read_sparse(scratch);
-  scratch.operands.load(instruction.a_type, instruction.b_type, scratch.a, scratch.b);
-  if (is_block_scaled(form.kind)) scratch.operands.scale(scratch.a_scales, scratch.b_scales);
+  if (form.sparse) read_sparse(scratch);
+  if (instruction.negate_a) negate(instruction.a_type, scratch.a);
+  if (instruction.negate_b) negate(instruction.b_type, scratch.b);
+  clear_zero_columns(scratch.b);
+  // Of a sparse product each row of A meets other elements of B.
+  if (!form.sparse) load(scratch, scratch.a, scratch.b, scratch.a_scales);
 }
 
 void MmaOperation::read_sparse(MmaScratch& scratch) const {
@@ -141,7 +140,30 @@ void MmaOperation::read_sparse(MmaScratch& scratch) const {
     product_.b_second.read(*product_.ctas[cta], &scratch.b_second[cta * product_.b_rows() * kMmaK]);
     product_.metadata.read(*product_.ctas[cta], scratch.positions, issue());
   }
-  if (instruction.negate_b) negate_elements(instruction.b_type, scratch.b_second);
+  if (instruction.negate_b) negate(instruction.b_type, scratch.b_second);
+  clear_zero_columns(scratch.b_second);
+}
+
+void MmaOperation::negate(MmaElement type, std::span<std::uint16_t> rows) const {
+  if (is_packed_f4(product_.form().kind)) return negate_packed_f4(rows);
+  negate_elements(type, rows);
+}
+
+void MmaOperation::clear_zero_columns(std::span<std::uint16_t> b) const {
+  for (std::size_t n = 0; n < product_.zero_columns.size(); ++n)
+    if (product_.zero_columns[n]) std::fill_n(&b[n * kMmaK], kMmaK, std::uint16_t{0});
+}
+
+void MmaOperation::load(MmaScratch& scratch, std::span<const std::uint16_t> a,
+                        std::span<const std::uint16_t> b, std::span<const std::uint8_t> a_scales) const {
+  const InstructionDescriptor& instruction = product_.instruction;
+  const MmaForm& form = product_.form();
+  if (is_packed_f4(form.kind)) {
+    scratch.f4_operands.load(a, b, instruction.scale_type, form.scales, a_scales, scratch.b_scales);
+    return;
+  }
+  scratch.operands.load(instruction.a_type, instruction.b_type, a, b);
+  if (is_block_scaled(form.kind)) scratch.operands.scale(a_scales, scratch.b_scales);
 }
 
 void MmaOperation::read_scales(MmaScratch& scratch) const {
@@ -195,19 +217,23 @@ void MmaOperation::accumulate(MmaScratch& scratch, std::uint32_t m, std::uint32_
       row[n] =
           std::bit_cast<std::uint32_t>(std::ldexp(std::bit_cast<float>(row[n]), -arguments.scale_input_d));
   }
-  if (product_.form().sparse) {
-    // Each row of A meets other elements of B.
-    const std::size_t elements = product_.metadata.elements;
-    gather_step(scratch.b, scratch.b_second, std::span(scratch.positions).subspan(m * elements, elements),
-                element_bytes(instruction.b_type), scratch.gathered);
-    scratch.operands.load(instruction.a_type, instruction.b_type,
-                          std::span(scratch.a).subspan(m * kMmaK, kMmaK), scratch.gathered);
-    scratch.operands.accumulate_row(instruction.d_type, 0, row, instruction.saturate);
-  } else if (is_packed_f4(product_.form().kind)) {
-    scratch.f4_operands.accumulate_row(static_cast<int>(m), row);
+  if (product_.form().sparse) load_sparse_row(scratch, m);
+  const int loaded = product_.form().sparse ? 0 : static_cast<int>(m);
+  if (is_packed_f4(product_.form().kind)) {
+    scratch.f4_operands.accumulate_row(loaded, row);
   } else {
-    scratch.operands.accumulate_row(instruction.d_type, static_cast<int>(m), row, instruction.saturate);
+    scratch.operands.accumulate_row(instruction.d_type, loaded, row, instruction.saturate);
   }
+}
+
+void MmaOperation::load_sparse_row(MmaScratch& scratch, std::uint32_t m) const {
+  const std::size_t elements = product_.metadata.elements, scales = product_.form().scales;
+  gather_step(scratch.b, scratch.b_second, std::span(scratch.positions).subspan(m * elements, elements),
+              element_bytes(product_.instruction.b_type), scratch.gathered);
+  // Half of the elements under each scale factor are kept, so that those of a row are the same factors' as
+  // they are of a dense one.
+  load(scratch, std::span(scratch.a).subspan(m * kMmaK, kMmaK), scratch.gathered,
+       std::span(scratch.a_scales).subspan(m * scales, scales));
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct MmaProduct {
   SharedOperand b_second;  // of sparse forms: B's second half along k
   SparseMetadata metadata;
   ScaleFactors a_scales, b_scales;
+  std::vector<bool> zero_columns;  // of mma.ws: of B
   std::vector<Cta*> ctas;
 
   const MmaForm& form() const { return arguments.form; }

@@ -11,7 +11,6 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kRows = 128;
 constexpr std::uint32_t kTf32Elements = 8, kByteElements = 32;
 
 }  // namespace
@@ -23,33 +22,52 @@ MetadataPlace metadata_place(std::uint32_t elements, std::uint32_t m, std::uint3
   return {m % 8 + 16 * (m / 16) + 8 * (along_k / 4), m / 8 % 2 * 4 + along_k % 4};
 }
 
-void SparseMetadata::read(Cta& cta, std::vector<std::uint8_t>& positions, const ProgramPoint& point) const {
+std::uint32_t SparseMetadata::nibble(Cta& cta, std::uint32_t m, std::uint32_t k,
+                                     const ProgramPoint& point) const {
   TensorMemory& memory = cta.extension<CtaTensorMemory>().memory();
+  const MetadataPlace place = metadata_place(elements, m, k);
+  const std::uint32_t cell_column = column + place.nibble / 8;
+  const auto read_at = [&](std::uint32_t lane) {
+    return memory.cell(lane, cell_column) >> place.nibble % 8 * 4 & 0xf;
+  };
+  const std::uint32_t value = read_at(place.lane);
+  for (std::uint32_t lane = place.lane + rows; lane < kTensorLanes; lane += rows)
+    if (read_at(lane) != value)
+      fail_at(ErrorKind::kTensorMemory, point, TensorAddress(lane, cell_column).bits(),
+              fmt::format("the sparse metadata of row {} differs between lanes {} and {} of column {}: every "
+                          "{} lanes must have it",
+                          m, place.lane, lane, cell_column, rows));
+  return value;
+}
+
+void SparseMetadata::read(Cta& cta, std::vector<std::uint8_t>& positions, const ProgramPoint& point) const {
   const std::uint32_t group = metadata_group(kMmaStepBytes / elements);
-  for (std::uint32_t m = 0; m < kRows; ++m)
+  for (std::uint32_t m = 0; m < rows; ++m)
     for (std::uint32_t k = 0; k < 2 * elements; k += group) {
-      const MetadataPlace place = metadata_place(elements, m, k);
-      const std::uint32_t cell_column = column + place.nibble / 8;
-      const std::uint32_t nibble = memory.cell(place.lane, cell_column) >> place.nibble % 8 * 4 & 0xf;
-      const MetadataNibble kept = decode_metadata_nibble(nibble, group, /*ascending=*/true);
-      if (kept.wrong != nullptr)
-        fail_at(ErrorKind::kInvalidOperand, point, TensorAddress(place.lane, cell_column).bits(),
+      const std::uint32_t bits = nibble(cta, m, k, point);
+      const MetadataNibble kept = decode_metadata_nibble(bits, group, /*ascending=*/true);
+      if (kept.wrong != nullptr) {
+        const MetadataPlace place = metadata_place(elements, m, k);
+        fail_at(ErrorKind::kInvalidOperand, point,
+                TensorAddress(place.lane, column + place.nibble / 8).bits(),
                 fmt::format("the sparse metadata of row {}, k = {} … {} is {:#x}: {}", m, k, k + group - 1,
-                            nibble, kept.wrong));
+                            bits, kept.wrong));
+      }
       for (std::uint32_t i = 0; i < kept.count; ++i)
         positions.push_back(static_cast<std::uint8_t>(k + kept.positions[i]));
     }
 }
 
-SparseMetadata sparse_metadata(std::uint32_t address_bits, const InstructionDescriptor& instruction,
-                               const ProgramPoint& point) {
+SparseMetadata sparse_metadata(std::uint32_t address_bits, const MmaForm& form,
+                               const InstructionDescriptor& instruction, const ProgramPoint& point) {
   const TensorAddress address(address_bits);
   if (address.lane != 0 || address.column % 2 != 0)
     fail_at(
         ErrorKind::kTensorMemory, point, address_bits,
         fmt::format("the sparse metadata at tensor memory {:#010x}: its lane must be 0 and its column even",
                     address_bits));
-  return {address.column + instruction.sparsity_selector, kMmaStepBytes / element_bytes(instruction.a_type)};
+  return {address.column + instruction.sparsity_selector, kMmaStepBytes / element_bytes(instruction.a_type),
+          instruction.m / static_cast<std::uint32_t>(form.cta_group)};
 }
 
 void gather_step(std::span<const std::uint16_t> first_step, std::span<const std::uint16_t> second_step,

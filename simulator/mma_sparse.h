@@ -13,22 +13,26 @@
 
 namespace jfa::simulator {
 
-/// The metadata of one step, of 128 rows in each CTA.
+/// The metadata of one step. Of mma.ws with fewer than 128 rows every piece of the lanes has it.
 struct SparseMetadata {
   std::uint32_t column = 0;
-  std::uint32_t elements = 0;  ///< of A in a row: half of those along k
+  std::uint32_t elements = 0;  ///< of A in a row, or pairs of packed 4-bit ones: half of those along k
+  std::uint32_t rows = 128;    ///< in each CTA
 
   /// Of 8-bit elements two columns, else one.
   std::uint32_t columns() const { return elements == 32 ? 2 : 1; }
   TensorRegion region() const { return {0xff, column, column + columns()}; }
   /// Appends, for each element of A, row by row, which k it stands for. Throws kInvalidOperand for metadata
-  /// that means nothing.
+  /// that means nothing, kTensorMemory if the pieces of the lanes differ in it.
   void read(Cta& cta, std::vector<std::uint8_t>& positions, const ProgramPoint& point) const;
+
+ private:
+  std::uint32_t nibble(Cta& cta, std::uint32_t m, std::uint32_t k, const ProgramPoint& point) const;
 };
 
 /// Checks the address: lane 0, an even column, to which the descriptor's selector adds.
-SparseMetadata sparse_metadata(std::uint32_t address, const InstructionDescriptor& instruction,
-                               const ProgramPoint& point);
+SparseMetadata sparse_metadata(std::uint32_t address, const MmaForm& form,
+                               const InstructionDescriptor& instruction, const ProgramPoint& point);
 
 /// The lane of the nibble for row m and the elements along k from k on, and which nibble of the row of cells
 /// it is. elements: see SparseMetadata.

@@ -7,46 +7,14 @@
 #include <cstring>
 #include <random>
 
-#include "simulator/float_format.h"
-#include "simulator/instruction_descriptor.h"
 #include "simulator/tensor_memory_shape.h"
+#include "tests/simulator_narrow_elements.h"
 #include "tests/simulator_tensor_program.h"
 
 namespace jfa::test {
 namespace {
 
 using namespace simulator;
-
-const FloatFormat& float_format(MmaElement type) {
-  switch (type) {
-    case MmaElement::kE5M2:
-      return kE5m2;
-    case MmaElement::kE2M3:
-      return kE2m3;
-    case MmaElement::kE3M2:
-      return kE3m2;
-    case MmaElement::kE2M1:
-      return kE2m1;
-    default:
-      return kE4m3;
-  }
-}
-
-std::uint32_t type_code(MmaElement type, MmaKind kind) {
-  if (is_packed_f4(kind)) return 1;
-  switch (type) {
-    case MmaElement::kE5M2:
-      return 1;
-    case MmaElement::kE2M3:
-      return 3;
-    case MmaElement::kE3M2:
-      return 4;
-    case MmaElement::kE2M1:
-      return 5;
-    default:
-      return 0;
-  }
-}
 
 struct Case {
   MmaKind kind = MmaKind::kMxF8F6F4;
@@ -78,28 +46,6 @@ std::uint64_t descriptor_of(const Case& c, MatrixMajor major, std::uint32_t rows
          std::uint64_t{stride >> 4} << 32 | std::uint64_t{leading >> 4} << 16 | offset >> 4;
 }
 
-// Puts the bits of element (row, k) where the descriptor says.
-void store_element(std::vector<std::byte>& image, const Case& c, MmaElement type, MatrixMajor major,
-                   std::uint64_t descriptor, std::uint32_t row, std::uint32_t k, std::uint32_t bits) {
-  const MatrixDescriptor decoded = *decode_matrix_descriptor(descriptor);
-  std::uint32_t bit;  // in the image
-  if (is_packed_f4(c.kind)) {
-    bit = element_address(decoded, major, row, k / 2, 1) * 8 + k % 2 * 4;
-  } else {
-    const std::uint32_t place = major == MatrixMajor::kK ? k % 16 : row % 16;
-    bit = chunk_address(decoded, major, row, k, 1) * 8 + place * element_bits(type);
-  }
-  for (std::uint32_t i = 0; i < element_bits(type); ++i)
-    if ((bits >> i & 1) != 0) image[(bit + i) / 8] |= std::byte{1} << (bit + i) % 8;
-}
-
-// Small multiples of a power of two, which every type has.
-double small_value(std::mt19937& random, MmaElement type) {
-  static constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-  const double value = kValues[random() % (type == MmaElement::kE2M3 ? 7 : 8)];
-  return (random() & 1) != 0 ? -value : value;
-}
-
 TensorProgram make_program(const Case& c) {
   std::mt19937 random(c.m + c.n + c.scales + c.a_id);
   TensorProgram p;
@@ -126,15 +72,11 @@ TensorProgram make_program(const Case& c) {
     a[i] = small_value(random, c.a_type);
     const std::uint32_t row = i / elements, k = i % elements, bits = bits_of(a[i], c.a_type);
     if (!c.a_in_tensor_memory) {
-      store_element(p.shared[row / a_rows], c, c.a_type, c.a_major, a_descriptor, row % a_rows, k, bits);
+      store_element(p.shared[row / a_rows], c.kind, c.a_type, c.a_major, a_descriptor, row % a_rows, k, bits);
       continue;
     }
-    const std::uint32_t per_cell = elements / 8, width = 32 / per_cell;
-    const std::uint32_t up = width - element_bits(c.a_type) == 4 ? 2 : 0;  // e2m1 in a byte
     const auto put = [&](std::uint32_t lane) {
-      std::uint32_t& word = cell(row / a_rows, lane, kAColumn + k / per_cell);
-      if (k % per_cell == 0) word = 0;
-      word |= bits << (k % per_cell * width + up);
+      store_tensor_element(&cell(row / a_rows, lane, kAColumn), c.kind, c.a_type, k, bits);
     };
     put(place_of(row, 0).cell.lane);
     if (c.ctas == 2 && c.m == 128) put(place_of(row, c.n / 2).cell.lane);  // in both halves
@@ -142,8 +84,8 @@ TensorProgram make_program(const Case& c) {
   for (std::uint32_t i = 0; i < b.size(); ++i) {
     b[i] = small_value(random, c.b_type);
     const std::uint32_t row = i / elements;
-    store_element(p.shared[row / b_rows], c, c.b_type, c.b_major, b_descriptor, row % b_rows, i % elements,
-                  bits_of(b[i], c.b_type));
+    store_element(p.shared[row / b_rows], c.kind, c.b_type, c.b_major, b_descriptor, row % b_rows,
+                  i % elements, bits_of(b[i], c.b_type));
   }
 
   // Scale factors, in every copy.

@@ -191,25 +191,28 @@ TEST_CASE("accumulators of mma.ws: tmem_frg_ws") {
   }
 }
 
-TEST_CASE("sparse metadata: tmem_e_frg of 128 rows") {
+TEST_CASE("sparse metadata: tmem_e_frg, and tmem_e_frg_ws of fewer rows") {
   // Places count lanes fastest, in elements along k: lane + 128 * element; a nibble covers two or four.
   struct Fragment {
     std::uint32_t elements, per_nibble;  // elements: of A in a row
     Modes row, k;
   };
-  const Fragment fragments[] = {{8, 2, {{8, 2, 8}, {1, 1024, 16}}, {{8, 2}, {128, 8}}},
-                                {16, 4, {{8, 2, 8}, {1, 2048, 16}}, {{16, 2}, {128, 8}}},
-                                {32, 4, {{128}, {1}}, {{64}, {128}}}};
-  for (const Fragment& f : fragments) {
-    std::uint32_t wrong = 0;
-    for (std::uint32_t m = 0; m < 128; ++m)
-      for (std::uint32_t k = 0; k < 2 * f.elements; ++k) {
-        const std::uint32_t want = f.row(m) + f.k(k);
-        const MetadataPlace place = metadata_place(f.elements, m, k);
-        wrong += place.lane != want % 128 || place.nibble != want / 128 / f.per_nibble;
-      }
-    CAPTURE(f.elements);
-    CHECK(wrong == 0);
+  for (const std::uint32_t rows : {128u, 64u, 32u}) {
+    const Fragment fragments[] = {{8, 2, {{8, 2, rows / 16}, {1, 1024, 16}}, {{8, 2}, {128, 8}}},
+                                  {16, 4, {{8, 2, rows / 16}, {1, 2048, 16}}, {{16, 2}, {128, 8}}},
+                                  {32, 4, {{rows}, {1}}, {{64}, {128}}}};
+    for (const Fragment& f : fragments) {
+      std::uint32_t wrong = 0;
+      for (std::uint32_t m = 0; m < rows; ++m)
+        for (std::uint32_t k = 0; k < 2 * f.elements; ++k) {
+          const std::uint32_t want = f.row(m) + f.k(k);
+          const MetadataPlace place = metadata_place(f.elements, m, k);
+          wrong += place.lane != want % 128 || place.nibble != want / 128 / f.per_nibble;
+        }
+      CAPTURE(rows);
+      CAPTURE(f.elements);
+      CHECK(wrong == 0);
+    }
   }
 }
 

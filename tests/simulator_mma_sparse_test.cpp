@@ -20,6 +20,8 @@ struct Case {
   const FloatFormat* format = &kBfloat16;
   std::uint32_t bytes = 2, types = 1u << 4 | 1u << 7 | 1u << 10;
   std::uint32_t n = 64, ctas = 1, selector = 0;
+  std::uint32_t m = 128;  // of a CTA; fewer: mma.ws
+  bool weight_stationary = false;
   MatrixMajor b_major = MatrixMajor::kK;
   bool a_in_tensor_memory = false;
   std::uint32_t negate = 0;
@@ -33,7 +35,7 @@ constexpr std::uint32_t kBOffset = 16384, kSharedBytes = 65536;
 
 TensorProgram make_program(const Case& c) {
   std::mt19937 random(c.n + c.bytes + c.selector);
-  const std::uint32_t m_extent = 128 * c.ctas, kept = 32 / c.bytes, depth = 2 * kept;
+  const std::uint32_t m_extent = c.m * c.ctas, kept = 32 / c.bytes, depth = 2 * kept;
   const std::uint32_t b_rows = c.n / c.ctas, group = c.bytes == 4 ? 2 : 4;
   TensorProgram p;
   p.columns = p.filled_columns = kColumns;
@@ -57,7 +59,7 @@ TensorProgram make_program(const Case& c) {
   std::vector<int> a(m_extent * depth, 0), b(c.n * depth);
   for (std::uint32_t m = 0; m < m_extent; ++m)
     for (std::uint32_t k = 0; k < depth; k += group) {
-      const std::uint32_t cta = m / 128;
+      const std::uint32_t cta = m / c.m;
       std::vector<std::uint32_t> positions;
       std::uint32_t nibble;
       if (group == 2) {
@@ -69,22 +71,23 @@ TensorProgram make_program(const Case& c) {
         positions = {first, second};
         nibble = second << 2 | first;
       }
-      const MetadataPlace place = metadata_place(kept, m % 128, k);
-      std::uint32_t& cell =
-          p.cell(p.tensor, cta, place.lane, kMetadataColumn + c.selector + place.nibble / 8);
+      const MetadataPlace place = metadata_place(kept, m % c.m, k);
       const std::uint32_t shift = place.nibble % 8 * 4;
-      cell = (cell & ~(0xfu << shift)) | nibble << shift;
+      for (std::uint32_t lane = place.lane; lane < kLanes; lane += c.m) {  // in every piece of the lanes
+        std::uint32_t& cell = p.cell(p.tensor, cta, lane, kMetadataColumn + c.selector + place.nibble / 8);
+        cell = (cell & ~(0xfu << shift)) | nibble << shift;
+      }
       for (std::uint32_t i = 0; i < positions.size(); ++i) {
         const int value = static_cast<int>(random() % 9) - 4;
         a[m * depth + k + positions[i]] = value;
         const std::uint32_t place_of_it = k / 2 + i;
         if (c.a_in_tensor_memory) {
-          std::uint32_t& word = p.cell(p.tensor, cta, m % 128, kAColumn + place_of_it * c.bytes / 4);
+          std::uint32_t& word = p.cell(p.tensor, cta, m % c.m, kAColumn + place_of_it * c.bytes / 4);
           const std::uint32_t at = place_of_it * c.bytes % 4 * 8;
           const std::uint32_t mask = c.bytes == 4 ? ~0u : ((1u << 8 * c.bytes) - 1) << at;
           word = (word & ~mask) | bits_of(value) << at;
         } else {
-          store(cta, a_descriptor, MatrixMajor::kK, m % 128, place_of_it, bits_of(value));
+          store(cta, a_descriptor, MatrixMajor::kK, m % c.m, place_of_it, bits_of(value));
         }
       }
     }
@@ -95,7 +98,8 @@ TensorProgram make_program(const Case& c) {
   p.expected = p.tensor;
   for (std::uint32_t m = 0; m < m_extent; ++m)
     for (std::uint32_t n = 0; n < c.n; ++n) {
-      const AccumulatorPlace place = accumulator_place(static_cast<int>(c.ctas), m_extent, c.n, m, n);
+      const AccumulatorPlace place =
+          accumulator_place(static_cast<int>(c.ctas), m_extent, c.n, m, n, c.weight_stationary);
       std::uint32_t& d = p.cell(p.expected, place.cta, place.cell.lane, place.cell.column);
       int sum = 0;
       for (std::uint32_t k = 0; k < depth; ++k) sum += a[m * depth + k] * b[n * depth + k];
@@ -104,8 +108,8 @@ TensorProgram make_program(const Case& c) {
     }
   p.issue = fmt::format(
       "add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\nadd.u32 %b1, %t, {};\n"
-      "tcgen05.mma.sp.{}.{} [%t], {}, %a1, [%b1], {}, %p;\n",
-      a_descriptor, b_descriptor, kMetadataColumn, p.cta_group(), c.kind,
+      "tcgen05.mma.{}sp.{}.{} [%t], {}, %a1, [%b1], {}, %p;\n",
+      a_descriptor, b_descriptor, kMetadataColumn, c.weight_stationary ? "ws." : "", p.cta_group(), c.kind,
       c.a_in_tensor_memory ? fmt::format("[%t+{}]", kAColumn) : "%a0",
       c.types | 1u << 2 | c.selector | c.negate | static_cast<std::uint32_t>(c.b_major) << 16 |
           (c.n >> 3) << 17 | (m_extent >> 4) << 24);
@@ -148,6 +152,26 @@ TEST_CASE("sparse products: the selector, A in tensor memory, B along n, signs, 
   }
 }
 
+TEST_CASE("sparse products of mma.ws: every piece of the lanes has the metadata") {
+  for (const Case& kind : {Case{}, kTf32, kF8})
+    for (const std::uint32_t m : {32u, 64u, 128u}) {
+      Case c = kind;
+      c.m = m;
+      c.weight_stationary = true;
+      c.n = m == 64 ? 128 : 64;
+      c.selector = kind.bytes == 1 ? 0 : 1;
+      check(c);
+      if (m == 128) continue;
+      TensorProgram program = make_program(c);
+      program.cell(program.tensor, 0, m + 5, kMetadataColumn + c.selector) ^= 1u << 4;
+      check_refused(program, fmt::format("differs between lanes 5 and {} of column", m + 5));
+    }
+  Case c;
+  c.weight_stationary = true;
+  c.a_in_tensor_memory = true;
+  check(c);
+}
+
 TEST_CASE("what is refused of sparse products") {
   const auto edited = [](const Case& c, const std::string& from, const std::string& to) {
     TensorProgram program = make_program(c);
@@ -160,9 +184,9 @@ TEST_CASE("what is refused of sparse products") {
   c.selector = 1;
   check_refused(make_program(c), "sparsity selector 1 (bits 1:0): it must be 0");
   check_refused(edited({}, "tcgen05.mma.sp.", "tcgen05.mma."), "operand");
-  c = kF8;
-  c.types |= 5u << 7;
-  check_refused(make_program(c), "how they are packed is not documented");
+  c = {};
+  c.m = 64;
+  check_refused(make_program(c), "where metadata lies is known for 128 rows in a CTA only");
   check_refused(edited({}, "add.u32 %b1, %t, 264", "add.u32 %b1, %t, 265"), "its column even");
   // The second half of B would lie behind its 32-byte swizzled row.
   check_refused(edited({}, "add.u32 %b1", "or.b64 %a1, %a1, 0x8000000000000000;\nadd.u32 %b1"),

@@ -2,12 +2,14 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <random>
 
 #include "simulator/instruction_descriptor.h"
 #include "simulator/tensor_memory_shape.h"
+#include "simulator/zero_column_mask.h"
 #include "tests/simulator_tensor_program.h"
 
 namespace jfa::test {
@@ -21,6 +23,8 @@ struct Case {
   bool weight_stationary = true;
   bool in_32_byte_atoms = true;  // and MN-major
   bool a_in_tensor_memory = false;
+  std::uint64_t zero_column_mask = 0;
+  std::vector<bool> zero_columns{};  // of B, by that
 };
 
 constexpr std::uint32_t kDepth = 8, kBOffset = 16384, kAColumn = 256, kColumns = 264;
@@ -64,14 +68,16 @@ TensorProgram make_program(const Case& c) {
       const TensorCell cell = accumulator_place(1, c.m, c.n, m, n, c.weight_stationary).cell;
       std::uint32_t& d = p.cell(p.expected, 0, cell.lane, cell.column);
       float sum = std::bit_cast<float>(d);
-      for (std::uint32_t k = 0; k < kDepth; ++k) sum += a[m * kDepth + k] * b[n * kDepth + k];
+      const bool zero = n < c.zero_columns.size() && c.zero_columns[n];
+      for (std::uint32_t k = 0; k < kDepth && !zero; ++k) sum += a[m * kDepth + k] * b[n * kDepth + k];
       d = std::bit_cast<std::uint32_t>(sum);
     }
   const std::uint32_t majors = c.in_32_byte_atoms ? (c.a_in_tensor_memory ? 1u << 16 : 3u << 15) : 0;
   p.issue =
-      fmt::format("add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\n{} [%t], {}, %a1, {}, %p;\n", a_descriptor,
+      fmt::format("add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\n{} [%t], {}, %a1, {}, %p{};\n", a_descriptor,
                   b_descriptor, c.opcode, c.a_in_tensor_memory ? fmt::format("[%t+{}]", kAColumn) : "%a0",
-                  1u << 4 | 2u << 7 | 2u << 10 | majors | (c.n >> 3) << 17 | (c.m >> 4) << 24);
+                  1u << 4 | 2u << 7 | 2u << 10 | majors | (c.n >> 3) << 17 | (c.m >> 4) << 24,
+                  c.zero_column_mask != 0 ? fmt::format(", {}", c.zero_column_mask) : "");
   return p;
 }
 
@@ -90,6 +96,64 @@ TEST_CASE("mma.ws of every shape") {
          .a_in_tensor_memory = true});
 }
 
+// Column n of a piece by a text of the manual's: lowest bit last, and on and on.
+std::vector<bool> repeated(const std::string& bits, std::uint32_t period, std::uint32_t columns) {
+  std::vector<bool> mask;
+  for (std::uint32_t i = 0; i < columns; ++i)
+    mask.push_back(i < bits.size() ? bits[bits.size() - 1 - i] == '1' : bool{mask[i - period]});
+  return mask;
+}
+
+struct Mask {
+  std::uint32_t start[4] = {}, zeros_first[4] = {};
+  std::uint32_t skip = 2, use = 3, shift = 0;
+  std::uint64_t bits(bool non_zero = true) const {
+    std::uint64_t descriptor = std::uint64_t{non_zero} << 39 | std::uint64_t{skip} << 40 |
+                               std::uint64_t{use} << 48 | std::uint64_t{shift} << 56;
+    for (int i = 0; i < 4; ++i)
+      descriptor |= std::uint64_t{start[i]} << 8 * i | std::uint64_t{zeros_first[i]} << (32 + i);
+    return descriptor;
+  }
+};
+
+TEST_CASE("masks of columns, as the manual's examples have them") {
+  const auto mask = [](const Mask& m, std::uint32_t rows, std::uint32_t n) {
+    return *decode_zero_column_mask(m.bits(), rows, n);
+  };
+  CHECK(*decode_zero_column_mask(Mask{}.bits(false), 128, 64) == std::vector<bool>(64, false));
+  CHECK(mask({}, 128, 64) == repeated("1110000", 7, 64));
+  const auto concatenated = [](std::vector<std::vector<bool>> pieces) {
+    std::vector<bool> all;
+    for (const auto& piece : pieces) all.insert(all.end(), piece.begin(), piece.end());
+    return all;
+  };
+  CHECK(mask({.zeros_first = {1, 0}}, 64, 64) ==
+        concatenated({repeated("0000111", 7, 32), repeated("1110000", 7, 32)}));
+  CHECK(mask({.start = {0, 1, 2, 1}, .zeros_first = {1, 1, 0, 0}}, 32, 128) ==
+        concatenated({repeated("0000111", 7, 32), repeated("111000011", 7, 32), repeated("000011100", 7, 32),
+                      repeated("0000111000", 7, 32)}));
+  const auto refused = [](std::uint64_t bits, const char* part) {
+    const std::string message = decode_zero_column_mask(bits, 64, 64).status().message();
+    CHECK_MESSAGE(message.find(part) != std::string::npos, message);
+  };
+  refused(Mask{.shift = 2}.bits(), "column shift (bits 61:56)");
+  refused(Mask{}.bits() | std::uint64_t{1} << 37, "reserved bits 38:36");
+  refused(Mask{}.bits() | std::uint64_t{1} << 63, "reserved bits 63:62");
+}
+
+TEST_CASE("mma.ws with columns of zeros") {
+  for (const std::uint32_t m : {32u, 64u, 128u}) {
+    const Mask mask{.start = {3, 9, 0, 1}, .zeros_first = {1, 0, 1, 0}, .skip = 4, .use = 1};
+    Case c{.m = m, .n = 128, .zero_column_mask = mask.bits()};
+    c.in_32_byte_atoms = false;
+    c.zero_columns = *decode_zero_column_mask(c.zero_column_mask, m, c.n);
+    REQUIRE(std::count(c.zero_columns.begin(), c.zero_columns.end(), true) > 64);
+    check(c);
+    c.zero_column_mask |= std::uint64_t{1} << 56;
+    check_refused(make_program(c), "which columns a shift reads is not documented");
+  }
+}
+
 TEST_CASE("MN-major tf32 operands in 32-byte atoms") {
   const Case dense{.opcode = "tcgen05.mma.cta_group::1.kind::tf32", .m = 128, .weight_stationary = false};
   check(dense);
@@ -103,9 +167,6 @@ TEST_CASE("what is refused of mma.ws and of 32-byte atoms") {
   check_refused(make_program({.n = 96}), "N = 96 is not 64, 128 or 256 (mma.ws)");
   check_refused(make_program({.m = 32, .a_in_tensor_memory = true}), "where it lies is not documented");
   TensorProgram program = make_program({});
-  program.issue.replace(program.issue.find(", %p;"), 5, ", %p, %a0;");
-  check_refused(program, "zero-column-mask-desc");
-  program = make_program({});
   program.issue.replace(program.issue.find("kind::tf32"), 10, "kind::f16");
   check_refused(program, "instruction descriptor");
   // Both operands in atoms, but K-major by the instruction descriptor.

@@ -10,8 +10,9 @@ foreach(feature tcgen05 tcgen05_checks tensor_transfer)
 endforeach()
 # Kernels around single instructions.
 if(TARGET jfa_conformance)
-  foreach(feature block_scale mma_ws mma_sparse tensor_copy)
-    jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tensor_program.cpp
+  foreach(feature block_scale mma_ws mma_sparse mma_sparse_narrow tensor_copy)
+    jfa_add_test(simulator_${feature}_test
+                 SOURCES simulator_${feature}_test.cpp simulator_tensor_program.cpp simulator_narrow_elements.cpp
                  LIBRARIES jfa_conformance fmt::fmt LABELS sim)
   endforeach()
   foreach(feature mma_sp wgmma_sp)

@@ -19,6 +19,7 @@ struct MmaData {
   Slot instruction_descriptor = kNoSlot;
   AddressOperand a_scale_address, b_scale_address;
   Slot enable_input_d = kNoSlot;
+  Slot zero_column_mask = kNoSlot;
   std::vector<Slot> mask;
   int scale_input_d = 0;
 };
@@ -46,6 +47,8 @@ Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
     }
     arguments.enable_input_d = (warp.predicate(data.enable_input_d) >> lane & 1) != 0;
     arguments.scale_input_d = data.scale_input_d;
+    if (data.zero_column_mask != kNoSlot)
+      arguments.zero_column_mask = warp.lanes<std::uint64_t>(data.zero_column_mask)[lane];
     for (std::size_t i = 0; i < data.mask.size(); ++i) {
       arguments.disable_output_lane[i] = warp.lanes<std::uint32_t>(data.mask[i])[lane];
     }
@@ -121,8 +124,7 @@ void decode_weight_stationary_mma(Decoder& d) {
   const int next = decode_matrices(d, data);
   if (next >= d.count()) d.fail("enable-input-d is missing");
   data.enable_input_d = d.source(next, 1);
-  if (next + 1 < d.count())
-    d.fail("zero-column-mask-desc: how its fields make a mask is not documented well enough to simulate");
+  if (next + 1 < d.count()) data.zero_column_mask = d.source(next + 1, 64);
   d.emit(mma).extra = d.attach(std::move(data));
 }
 
@@ -144,23 +146,22 @@ void register_tcgen05_mma(InstructionTable& table) {
   const std::string collector =
       ".(collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard)?";
   const auto add = [&](const char* kinds, const DecodeFunction& decode) {
-    table.add(fmt::format("tcgen05.mma.(cta_group::1|cta_group::2).{}{}", kinds, collector), decode);
+    for (const char* opcode : {"tcgen05.mma", "tcgen05.mma.sp"})
+      table.add(fmt::format("{}.(cta_group::1|cta_group::2).{}{}", opcode, kinds, collector), decode);
   };
-  add("(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)", decode_mma);
-  table.add(
-      "tcgen05.mma.sp.(cta_group::1|cta_group::2).(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)" + collector,
-      decode_mma);
+  const char* const unscaled = "(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)";
+  add(unscaled, decode_mma);
   add("kind::mxf8f6f4.block_scale.(scale_vec::1X|block32)?", decode_scaled_mma);
   add("kind::mxf4.block_scale.(scale_vec::2X|block32)?", decode_scaled_mma);
   add("kind::mxf4nvf4.block_scale.(scale_vec::2X|block32|scale_vec::4X|block16)", decode_scaled_mma);
   // And which of four buffers keeps B.
-  table.add(
-      "tcgen05.mma.ws.cta_group::1.(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)"
-      ".(collector::b0::fill|collector::b0::use|collector::b0::lastuse|collector::b0::discard"
-      "|collector::b1::fill|collector::b1::use|collector::b1::lastuse|collector::b1::discard"
-      "|collector::b2::fill|collector::b2::use|collector::b2::lastuse|collector::b2::discard"
-      "|collector::b3::fill|collector::b3::use|collector::b3::lastuse|collector::b3::discard)?",
-      decode_weight_stationary_mma);
+  for (const char* opcode : {"tcgen05.mma.ws", "tcgen05.mma.ws.sp"})
+    table.add(fmt::format("{}.cta_group::1.{}", opcode, unscaled) +
+                  ".(collector::b0::fill|collector::b0::use|collector::b0::lastuse|collector::b0::discard"
+                  "|collector::b1::fill|collector::b1::use|collector::b1::lastuse|collector::b1::discard"
+                  "|collector::b2::fill|collector::b2::use|collector::b2::lastuse|collector::b2::discard"
+                  "|collector::b3::fill|collector::b3::use|collector::b3::lastuse|collector::b3::discard)?",
+              decode_weight_stationary_mma);
 }
 
 }  // namespace jfa::simulator

@@ -64,7 +64,9 @@ constexpr Doubt kDoubts[] = {
     {30, "how elements of 4 and 6 bits lie in shared memory for kinds f8f6f4 and mxf8f6f4",
      "16 in the first 8 or 12 of every 16 bytes, the first in the lowest bits", ""},
     {31, "where the metadata of sparse products lies, and what the sparsity selector picks",
-     "as CUTLASS places it for 128 rows; for 16- and 32-bit elements the second of two columns", ""},
+     "as CUTLASS places it for 128 rows, and for mma.ws in every piece of the lanes; for 16- and 32-bit "
+     "elements the second of two columns",
+     ""},
     {32, "how many bytes a tensor copy of padded 4- and 6-bit elements reports to its mbarrier",
      "those of global memory, without the padding", ""},
     {33, "which way tcgen05.shift.down moves rows, and which rows",
@@ -76,6 +78,8 @@ constexpr Doubt kDoubts[] = {
      "in bits 5:2 or 5:0, as CUTLASS has them in registers for sm_120's mma.sync; the simulator refuses "
      "others that are not zero",
      ""},
+    {35, "which of the zero-column mask's two spans counts columns of zeros (mma.ws)",
+     "the skip span, as in the examples of the PTX ISA; its table says the opposite", ""},
 };
 
 }  // namespace

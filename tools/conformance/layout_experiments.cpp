@@ -126,6 +126,21 @@ ExactProduct weight_stationary(std::uint32_t m) {
   return product;
 }
 
+// Three columns of zeros, four others, and so on: the zero-column mask's skip span is 2, its use span 3, as
+// in the manual's examples. What the columns hold does not matter to D.
+TestKernel columns_of_zeros(std::string_view name) {
+  constexpr std::uint32_t kSkip = 2, kUse = 3;
+  ExactProduct product;
+  product.opcode = "tcgen05.mma.ws.cta_group::1.kind::f16";
+  product.factor = [](std::uint32_t, std::uint32_t n, std::uint32_t) {
+    return n % (kSkip + kUse + 2) > kUse ? 0.0 : 1.0;
+  };
+  TensorProgram p = exact_program(product, name);
+  const std::uint64_t mask = std::uint64_t{1} << 39 | std::uint64_t{kSkip} << 40 | std::uint64_t{kUse} << 48;
+  p.issue.replace(p.issue.rfind(", %p;"), 5, fmt::format(", %p, {};", mask));
+  return kernel_of(p);
+}
+
 // --- Tensor copies of 16 rows of 128 bytes of shared memory.
 
 struct RowsCopy {
@@ -258,6 +273,8 @@ void add_layout_experiments(std::vector<TestCase>& cases) {
     const std::string name = fmt::format("doubt 25: mma.ws with M = {}", m);
     add(name, [m, name] { return kernel_of(exact_program(weight_stationary(m), name)); });
   }
+  const std::string zeros = "doubt 35: mma.ws with a mask of columns";
+  add(zeros, [zeros] { return columns_of_zeros(zeros); });
   add("doubt 26: a tensor copy in atoms of 32 bytes",
       [] { return swizzled_copy(CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B, 32); });
   add("doubt 26: a tensor copy in atoms of 64 bytes",

@@ -1,7 +1,9 @@
-// Experiments with tcgen05.mma.sp: where the metadata of A lies, and which of two columns the selector picks.
+// Experiments with tcgen05.mma.sp and .ws.sp: where the metadata of A lies, and which of two columns the
+// selector picks.
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 
 #include "tools/conformance/doubts.h"
 #include "tools/conformance/operands.h"
@@ -10,31 +12,50 @@
 namespace jfa::conformance {
 namespace {
 
-constexpr std::uint32_t kRows = 128, kN = 64, kBOffset = 4096, kMetadata = kProductFreeColumn;
+constexpr std::uint32_t kN = 64, kBOffset = 4096, kMetadata = kProductFreeColumn;
+constexpr std::uint32_t kAScales = kMetadata + 4, kBScales = kAScales + 4;
 
 struct SparseProduct {
-  const char* kind;
+  std::string opcode;
   const ElementCode& (*code)();
   std::uint32_t types;  // bits 12:4 of the instruction descriptor
   std::uint32_t selector = 0;
+  std::uint32_t m = 128;  // fewer: of mma.ws
+  std::uint32_t scales = 0;
 };
 
 struct Nibble {
   std::uint32_t lane, index;  // of the eight or more in a lane's cells
 };
 
-// For four elements along k from k on, or two of tf32.
+// For four elements along k from k on; two of tf32, eight of packed 4-bit ones.
 Nibble nibble_of(std::uint32_t elements, std::uint32_t m, std::uint32_t k) {
-  if (elements == 32) return {m, k / 4};
+  if (elements >= 32) return {m, k * 8 / elements};
   const std::uint32_t along_k = elements == 8 ? k / 2 : k / 4;
   return {m % 8 + m / 16 * 16 + along_k / 4 * 8, m / 8 % 2 * 4 + along_k % 4};
+}
+
+int exponent_of(std::uint32_t row, std::uint32_t block) {
+  return static_cast<int>((row * 5 + block * 3) % 4);
+}
+
+// The factors of a row, powers of two, in every quarter of the lanes.
+void store_scales(TensorProgram& p, std::uint32_t column, std::uint32_t rows, std::uint32_t scales) {
+  for (std::uint32_t row = 0; row < rows; ++row)
+    for (std::uint32_t quarter = 0; quarter < 4; ++quarter) {
+      std::uint32_t& word = p.cell(p.tensor, 0, quarter * 32 + row % 32, column + row / 32);
+      word = 0;
+      for (std::uint32_t block = 0; block < scales; ++block)
+        word |= static_cast<std::uint32_t>(127 + exponent_of(row, block)) << 8 * block;
+    }
 }
 
 TestKernel sparse_product(const SparseProduct& product, std::string_view name) {
   Random random(seed_of(name));
   const ElementCode& code = product.code();
-  const std::uint32_t kept = code.elements, depth = 2 * kept;
-  const std::uint32_t group = kept == 8 ? 2 : 4;  // elements along k, of which half are kept
+  const std::uint32_t kept = code.elements, depth = 2 * kept, rows = product.m;
+  const std::uint32_t pair = kept == 64 ? 2 : 1;         // packed elements stay in pairs
+  const std::uint32_t group = kept == 8 ? 2 : 4 * pair;  // elements along k, of which half are kept
   TensorProgram p;
   p.columns = p.filled_columns = kProductColumns;
   p.shared = {std::vector<std::byte>(12288)};
@@ -44,25 +65,29 @@ TestKernel sparse_product(const SparseProduct& product, std::string_view name) {
   const auto any_value = [&] {
     return code.values[random.below(static_cast<std::uint32_t>(code.values.size()))];
   };
-  std::vector<int> a(kRows * depth, 0), b(kN * depth);
-  for (std::uint32_t m = 0; m < kRows; ++m) {
+  std::vector<int> a(rows * depth, 0), b(kN * depth);
+  for (std::uint32_t m = 0; m < rows; ++m) {
     OperandRow row{};
     for (std::uint32_t k = 0; k < depth; k += group) {
       const std::uint32_t first = group == 2 ? random.below(2) : random.below(3);
       const std::uint32_t second = first + 1 + (group == 2 ? 0 : random.below(3 - first));
       const auto put = [&](std::uint32_t place, std::uint32_t position) {
-        a[m * depth + k + position] = any_value();
-        code.put(row, k / 2 + place, a[m * depth + k + position]);
+        for (std::uint32_t i = 0; i < pair; ++i) {
+          int& value = a[m * depth + k + position * pair + i] = any_value();
+          code.put(row, k / 2 + place * pair + i, value);
+        }
       };
       put(0, first);
-      if (group == 4) put(1, second);
-      const std::uint32_t bits = group == 4 ? second << 2 | first : first == 0 ? 0b0100 : 0b1110;
+      if (group != 2) put(1, second);
+      const std::uint32_t bits = group != 2 ? second << 2 | first : first == 0 ? 0b0100 : 0b1110;
       const Nibble nibble = nibble_of(kept, m, k);
-      std::uint32_t& cell = p.cell(p.tensor, 0, nibble.lane, kMetadata + product.selector + nibble.index / 8);
       const std::uint32_t shift = nibble.index % 8 * 4;
-      cell = (cell & ~(0xfu << shift)) | bits << shift;
+      for (std::uint32_t lane = nibble.lane; lane < kTensorProgramLanes; lane += rows) {
+        std::uint32_t& cell = p.cell(p.tensor, 0, lane, kMetadata + product.selector + nibble.index / 8);
+        cell = (cell & ~(0xfu << shift)) | bits << shift;
+      }
     }
-    store_operand_row(p.shared[0], 0, kRows, m, 0, row);
+    store_operand_row(p.shared[0], 0, rows, m, 0, row);
   }
   for (std::uint32_t n = 0; n < kN; ++n)
     for (std::uint32_t step = 0; step < 2; ++step) {
@@ -70,19 +95,30 @@ TestKernel sparse_product(const SparseProduct& product, std::string_view name) {
       for (std::uint32_t k = 0; k < kept; ++k) code.put(row, k, b[n * depth + step * kept + k] = any_value());
       store_operand_row(p.shared[0], kBOffset, kN, n, step, row);
     }
+  if (product.scales != 0) {
+    store_scales(p, kAScales, rows, product.scales);
+    store_scales(p, kBScales, kN, product.scales);
+  }
   p.expected = p.tensor;
-  for (std::uint32_t m = 0; m < kRows; ++m)
+  const std::uint32_t columns = kN * rows / kTensorProgramLanes;  // of a piece of D
+  for (std::uint32_t m = 0; m < rows; ++m)
     for (std::uint32_t n = 0; n < kN; ++n) {
-      std::uint32_t& d = p.cell(p.expected, 0, m, n);
-      int sum = 0;
-      for (std::uint32_t k = 0; k < depth; ++k) sum += a[m * depth + k] * b[n * depth + k];
-      d = std::bit_cast<std::uint32_t>(std::bit_cast<float>(d) + static_cast<float>(sum));
+      std::uint32_t& d = p.cell(p.expected, 0, m + rows * (n / columns), n % columns);
+      double sum = std::bit_cast<float>(d);
+      for (std::uint32_t k = 0; k < depth; ++k) {
+        const std::uint32_t block = k * product.scales / depth;
+        const int exponent = product.scales == 0 ? 0 : exponent_of(m, block) + exponent_of(n, block);
+        sum += std::ldexp(a[m * depth + k] * b[n * depth + k], exponent);
+      }
+      d = std::bit_cast<std::uint32_t>(static_cast<float>(sum));
     }
   p.issue = fmt::format(
-      "add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\nadd.u32 %b1, %t, {};\n"
-      "tcgen05.mma.sp.cta_group::1.{} [%t], %a0, %a1, [%b1], {}, %p;\n",
-      operand_descriptor(kRows, 0), operand_descriptor(kN, kBOffset), kMetadata, product.kind,
-      product.types | 1u << 2 | product.selector | (kN >> 3) << 17 | (kRows >> 4) << 24);
+      "add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\n"
+      "add.u32 %b1, %t, {};\nadd.u32 %b2, %t, {};\nadd.u32 %b3, %t, {};\n"
+      "tcgen05.mma.{} [%t], %a0, %a1, [%b1], {}{}, %p;\n",
+      operand_descriptor(rows, 0), operand_descriptor(kN, kBOffset), kMetadata, kAScales, kBScales,
+      product.opcode, product.types | 1u << 2 | product.selector | (kN >> 3) << 17 | (rows >> 4) << 24,
+      product.scales != 0 ? ", [%b2], [%b3]" : "");
   return kernel_of(p);
 }
 
@@ -93,13 +129,34 @@ void add_sparse_experiments(std::vector<TestCase>& cases) {
     cases.push_back(
         {name, "doubt", Needs::kBlackwell, [product, name] { return sparse_product(product, name); }});
   };
-  const SparseProduct bf16{"kind::f16", bf16_code, 1u << 4 | 1u << 7 | 1u << 10};
+  constexpr std::uint32_t kPower = 1u << 23;  // factors are ue8m0
+  const SparseProduct bf16{"sp.cta_group::1.kind::f16", bf16_code, 1u << 4 | 1u << 7 | 1u << 10};
   add("doubt 31: sparse bf16", bf16);
   SparseProduct second = bf16;
   second.selector = 1;
   add("doubt 31: sparse bf16, the second column of metadata", second);
-  add("doubt 31: sparse tf32", {"kind::tf32", tf32_code, 1u << 4 | 2u << 7 | 2u << 10});
-  add("doubt 31: sparse e4m3", {"kind::f8f6f4", e4m3_code, 1u << 4});
+  const SparseProduct tf32{"sp.cta_group::1.kind::tf32", tf32_code, 1u << 4 | 2u << 7 | 2u << 10};
+  add("doubt 31: sparse tf32", tf32);
+  const SparseProduct e4m3{"sp.cta_group::1.kind::f8f6f4", e4m3_code, 1u << 4};
+  add("doubt 31: sparse e4m3", e4m3);
+  add("doubt 31: sparse e2m1", {e4m3.opcode, e2m1_code, 1u << 4 | 5u << 7 | 5u << 10});
+  add("doubt 31: sparse mxf8f6f4", {.opcode = "sp.cta_group::1.kind::mxf8f6f4.block_scale",
+                                    .code = e4m3_code,
+                                    .types = kPower,
+                                    .scales = 1});
+  add("doubt 31: sparse mxf4", {.opcode = "sp.cta_group::1.kind::mxf4.block_scale",
+                                .code = packed_f4_code,
+                                .types = kPower | 1u << 7 | 1u << 10,
+                                .scales = 2});
+  for (SparseProduct product : {bf16, e4m3})
+    for (const std::uint32_t m : {32u, 64u}) {
+      product.opcode = "ws." + product.opcode;
+      product.m = m;
+      add(fmt::format("doubt 31: mma.ws.sp of {} with M = {}", product.code == bf16_code ? "bf16" : "e4m3",
+                      m),
+          product);
+      product.opcode.erase(0, 3);
+    }
 }
 
 }  // namespace jfa::conformance

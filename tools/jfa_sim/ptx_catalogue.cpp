@@ -78,7 +78,7 @@ constexpr Family kFamilies[] = {
      "tcgen05.cp tcgen05.shift tcgen05.commit tcgen05.mma.kind::f16 tcgen05.mma.kind::tf32 "
      "tcgen05.mma.kind::f8f6f4 tcgen05.mma.kind::i8 tcgen05.mma.kind::mxf8f6f4.block_scale "
      "tcgen05.mma.kind::mxf4.block_scale tcgen05.mma.kind::mxf4nvf4.block_scale tcgen05.mma.cta_group::2 "
-     "tcgen05.mma.sp tcgen05.mma.ws tcgen05.mma.kind::f16.ashift "
+     "tcgen05.mma.sp tcgen05.mma.ws tcgen05.mma.ws.sp tcgen05.mma.kind::f16.ashift "
      "tcgen05.mma.sp.kind::mxf8f6f4.block_scale tcgen05.cp.4x256b tcgen05.cp.128x256b.b8x16.b4x16_p64"},
     {"stack", "alloca stacksave stackrestore"},
     {"textures and surfaces", "tex tld4 txq istypep suld sust sured suq"},
@@ -105,8 +105,6 @@ constexpr Reason kReasons[] = {
     {"tcgen05.ld.red", "sm_103 and later"},
     {"tcgen05.mma.kind::f16.ashift",
      "whether it multiplies the shifted rows or leaves them behind in tensor memory is not documented"},
-    {"tcgen05.mma.sp.kind::mx",
-     "sparse products with block scales: where their metadata lies is not documented"},
     {"alloca", "stacks of unknown size; local variables are simulated"},
     {"stack", "stacks of unknown size; local variables are simulated"},
     {"tex", "graphics"},
