@@ -15,9 +15,21 @@ constexpr std::uint32_t kCellBytes = 4;
 constexpr std::uint32_t kPageCells = 1024;
 constexpr std::uint64_t kPageBytes = kCellBytes * kPageCells;
 constexpr std::uint8_t kWholeCell = 0xf;
+constexpr std::size_t kMostLogged = std::size_t{1} << 23;
 
 const char* verb(RaceShadow::Access access) {
   return access == RaceShadow::Access::kRead ? "reads" : "writes";
+}
+
+// Calls visit(address, mask) for the part of [begin, end) in each cell: a bit of the mask for each byte.
+template <class Visit>
+void for_each_piece(std::uint64_t begin, std::uint64_t end, Visit visit) {
+  for (std::uint64_t at = begin; at < end;) {
+    const std::uint64_t cell = at / kCellBytes * kCellBytes;
+    const std::uint64_t last = std::min(end, cell + kCellBytes);
+    visit(at, static_cast<std::uint8_t>((1u << (last - cell)) - (1u << (at - cell))));
+    at = last;
+  }
 }
 
 constexpr MemoryOrder kWeak{};
@@ -25,38 +37,15 @@ constexpr MemoryOrder kReduction{.strong = true, .updates = true};
 
 }  // namespace
 
-/// Accesses of some lanes of a warp in one tick; or of an operation.
-struct GlobalRaceShadow::Record {
-  std::uint32_t tick = 0;  // 0: none. Of an operation: its id
-  LaneMask lanes = 0;      // 0: an operation
-  std::uint32_t pc = 0;
-  ClusterId cluster = 0;
-  Strand strand = 0;       // of the thread, also of an operation's
-  std::uint8_t bytes = 0;  // of the four, a bit each
-  bool strong : 1 = false;
-  bool wrote : 1 = false;
-  bool operation : 1 = false;
-  MemoryScope scope : 2 = MemoryScope::kGpu;
-};
-
 struct GlobalRaceShadow::Cell {
-  Record write;
-  Record read;               // the only other one …
+  Record write;              // the last one
+  Record other;              // the only other access …
   std::uint32_t others = 0;  // … or index + 1 into others_
 };
 
 struct GlobalRaceShadow::Page {
-  std::array<Cell, kPageCells> cells;
-};
-
-/// Who accesses now.
-struct GlobalRaceShadow::Accessor {
-  HappensBefore* order = nullptr;
-  WarpClock* clock = nullptr;
-  int lane = 0;
-  LaneMask live = 0;
-  const Instruction* instruction = nullptr;
-  LaneMask bit() const { return LaneMask{1} << lane; }
+  std::unique_ptr<std::array<Cell, kPageCells>> cells;  // null until the grid writes it
+  GlobalReadLog reads;                                  // until then
 };
 
 GlobalRaceShadow::GlobalRaceShadow(Machine& machine) : machine_(machine) {}
@@ -69,51 +58,64 @@ void GlobalRaceShadow::add_cluster(std::shared_ptr<HappensBefore> order) {
 
 // --- Cells
 
-GlobalRaceShadow::Page* GlobalRaceShadow::page(std::uint64_t address, bool make) {
+GlobalRaceShadow::Page& GlobalRaceShadow::page(std::uint64_t address) {
   const std::uint64_t number = address / kPageBytes;
-  if (number == last_number_ && (last_page_ != nullptr || !make)) return last_page_;
-  last_number_ = number;
-  if (make) {
-    std::unique_ptr<Page>& made = pages_[number];
-    if (made == nullptr) made = std::make_unique<Page>();
-    return last_page_ = made.get();
+  if (last_page_ == nullptr || number != last_number_) {
+    last_number_ = number;
+    last_page_ = &pages_[number];
   }
-  const auto found = pages_.find(number);
-  return last_page_ = found == pages_.end() ? nullptr : found->second.get();
+  return *last_page_;
+}
+
+void GlobalRaceShadow::make_cells(Page& page) {
+  page.cells = std::make_unique<std::array<Cell, kPageCells>>();
+  logged_ -= page.reads.size();
+  page.reads.take([&](std::uint32_t offset, std::uint32_t bytes, Record record) {
+    for_each_piece(offset, offset + bytes, [&](std::uint64_t at, std::uint8_t mask) {
+      record.bytes = mask;
+      add_other((*page.cells)[at / kCellBytes], record, /*synced=*/0);
+    });
+  });
+}
+
+void GlobalRaceShadow::log_read(Page& page, std::uint64_t address, std::uint32_t bytes,
+                                const Record& record) {
+  if (logged_ >= kMostLogged) return;
+  logged_ -= page.reads.size();
+  page.reads.add(static_cast<std::uint32_t>(address % kPageBytes), bytes, record);
+  logged_ += page.reads.size();
 }
 
 template <class Visit>
-void GlobalRaceShadow::for_each_cell(std::uint64_t address, std::uint32_t bytes, bool make, Visit visit) {
+void GlobalRaceShadow::for_each_cell(std::uint64_t address, std::uint32_t bytes, const Record* logged,
+                                     Visit visit) {
   const std::uint64_t end = address + bytes;
   for (std::uint64_t at = address; at < end;) {
     const std::uint64_t page_end = std::min(end, (at / kPageBytes + 1) * kPageBytes);
-    Page* const cells = page(at, make);
-    if (cells == nullptr) {
-      at = page_end;
-      continue;
-    }
-    while (at < page_end) {
-      const std::uint64_t cell = at / kCellBytes * kCellBytes;
-      const std::uint64_t last = std::min(page_end, cell + kCellBytes);
-      const auto mask = static_cast<std::uint8_t>((1u << (last - cell)) - (1u << (at - cell)));
-      visit(cells->cells[cell % kPageBytes / kCellBytes], mask, at);
-      at = last;
-    }
+    Page& p = page(at);
+    if (p.cells == nullptr && logged == nullptr) make_cells(p);
+    if (p.cells == nullptr)
+      log_read(p, at, static_cast<std::uint32_t>(page_end - at), *logged);
+    else
+      for_each_piece(at, page_end, [&](std::uint64_t piece, std::uint8_t mask) {
+        visit((*p.cells)[piece % kPageBytes / kCellBytes], mask, piece);
+      });
+    at = page_end;
   }
 }
 
-GlobalRaceShadow::Accessor GlobalRaceShadow::accessor_of(const ProgramPoint& point) const {
+GlobalAccessor GlobalRaceShadow::accessor_of(const ProgramPoint& point) const {
   const Warp& warp = point.cta->warp(point.warp);
-  return {&point.cta->cluster().order, warp.clock, std::max(point.lane, 0), warp.live(), point.instruction};
+  return {&point.cta->cluster().order, warp.clock, std::max(point.lane, 0), warp.live()};
 }
 
-GlobalRaceShadow::Record GlobalRaceShadow::record_of(const Accessor& accessor,
+GlobalRaceShadow::Record GlobalRaceShadow::record_of(const Accessor& accessor, const ProgramPoint& point,
                                                      const MemoryOrder& order) const {
   Record record;
   record.tick = accessor.clock->now();
   record.lanes = accessor.bit();
-  if (accessor.instruction != nullptr)
-    record.pc = static_cast<std::uint32_t>(accessor.instruction - machine_.entry().code.data());
+  if (point.instruction != nullptr)
+    record.pc = static_cast<std::uint32_t>(point.instruction - machine_.entry().code.data());
   record.cluster = accessor.order->cluster();
   record.strand = accessor.clock->strand();
   record.strong = order.strong;
@@ -166,15 +168,27 @@ const GlobalRaceShadow::Record* GlobalRaceShadow::conflict(const Cell& cell, std
            !strong_together(r, accessor, order) && !ordered(r, accessor, access);
   };
   if (conflicts(cell.write)) return &cell.write;
-  if (cell.others == 0) return conflicts(cell.read) ? &cell.read : nullptr;
+  if (cell.others == 0) return conflicts(cell.other) ? &cell.other : nullptr;
   for (const Record& r : others_[cell.others - 1])
     if (conflicts(r)) return &r;
   return nullptr;
 }
 
+// Whether whatever races with the older access also races with the new one, a write that races with nothing.
+bool GlobalRaceShadow::stands_for(const Record& record, const Record& older, const Accessor& accessor) const {
+  if ((older.bytes & ~record.bytes) != 0) return false;
+  if (!record.strong) return true;
+  return older.strong && older.scope >= record.scope && ordered(older, accessor, Access::kRead);
+}
+
+// Of two operations: what a thread stores in bulk ends in order.
+bool GlobalRaceShadow::same_thread(const Record& a, const Record& b) const {
+  return operations_[a.tick - 1].lane == operations_[b.tick - 1].lane;
+}
+
 // A reader, or a writer that is not the last. Takes the place of one that it is at least as hard to be
-// ordered after as.
-void GlobalRaceShadow::add_other(Cell& cell, const Record& record, const Accessor& accessor) {
+// ordered after as. `synced`: up to there the lanes of its warp are ordered before it.
+void GlobalRaceShadow::add_other(Cell& cell, const Record& record, std::uint32_t synced) {
   const auto merge = [&](Record& old) {
     if (old.tick == 0) {
       old = record;
@@ -188,21 +202,21 @@ void GlobalRaceShadow::add_other(Cell& cell, const Record& record, const Accesso
       old.bytes |= record.bytes;
       return true;
     }
-    const bool implied =
-        !record.operation && (old.lanes == record.lanes || old.tick <= accessor.clock->synced());
+    const bool implied = record.operation ? record.wrote && same_thread(old, record)
+                                          : old.lanes == record.lanes || old.tick <= synced;
     if (!implied || (old.bytes & ~record.bytes) != 0) return false;
     old = record;
     return true;
   };
   if (cell.others == 0) {
-    if (merge(cell.read)) return;
+    if (merge(cell.other)) return;
     if (free_others_.empty()) {
       others_.emplace_back();
       free_others_.push_back(static_cast<std::uint32_t>(others_.size()));
     }
     cell.others = free_others_.back();
     free_others_.pop_back();
-    others_[cell.others - 1].push_back(cell.read);
+    others_[cell.others - 1].push_back(cell.other);
   }
   std::vector<Record>& others = others_[cell.others - 1];
   for (Record& old : others)
@@ -210,18 +224,28 @@ void GlobalRaceShadow::add_other(Cell& cell, const Record& record, const Accesso
   others.push_back(record);
 }
 
+// Behind a strong write, which need not be ordered behind all there is. Only where the list is about to grow.
+void GlobalRaceShadow::forget_implied(Cell& cell, const Record& record, const Accessor& accessor) {
+  if (cell.others == 0) return;
+  std::vector<Record>& others = others_[cell.others - 1];
+  if (others.size() < others.capacity()) return;
+  std::erase_if(others, [&](const Record& old) { return stands_for(record, old, accessor); });
+  if (others.size() > others.capacity() / 2) others.reserve(2 * others.capacity());
+}
+
 void GlobalRaceShadow::set_writer(Cell& cell, const Record& record, const Accessor& accessor) {
   const Record last = cell.write;
   cell.write = record;
-  const bool same = last.cluster == record.cluster && last.strand == record.strand &&
-                    last.lanes == record.lanes && last.tick == record.tick;
-  if (same)
+  if (last.together(record) && last.lanes == record.lanes && last.strong == record.strong &&
+      last.scope == record.scope) {
     cell.write.bytes |= last.bytes;
-  else if (last.tick != 0 && (last.bytes & ~record.bytes) != 0)
-    add_other(cell, last, accessor);
+  } else if (last.tick != 0 && !stands_for(record, last, accessor)) {
+    forget_implied(cell, record, accessor);
+    add_other(cell, last, /*synced=*/0);
+  }
   if (record.bytes != kWholeCell || record.strong) return;
   // Whoever is ordered behind this write is behind all that it is ordered behind.
-  cell.read = Record{};
+  cell.other = Record{};
   if (cell.others == 0) return;
   others_[cell.others - 1].clear();
   free_others_.push_back(std::exchange(cell.others, 0));
@@ -231,78 +255,39 @@ void GlobalRaceShadow::set_writer(Cell& cell, const Record& record, const Access
 
 void GlobalRaceShadow::read(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point,
                             const MemoryOrder& order) {
-  if (page(address, order.strong) == nullptr) return;
   const Accessor accessor = accessor_of(point);
-  Record record = record_of(accessor, order);
-  for_each_cell(address, bytes, order.strong, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
+  Record record = record_of(accessor, point, order);
+  const Record* const logged = order.strong ? nullptr : &record;
+  for_each_cell(address, bytes, logged, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
     record.bytes = mask;
     if (const Record* other = conflict(cell, mask, Access::kRead, accessor, order))
       refuse(Access::kRead, at, nullptr, *other, point);
-    if (!order.updates) add_other(cell, record, accessor);
+    if (!order.updates) add_other(cell, record, accessor.clock->synced());
   });
-  if (order.strong) synchronise_read(address, accessor, order);
+  if (order.strong) meetings_.read(address, accessor, order);
 }
 
 void GlobalRaceShadow::write(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point,
                              const MemoryOrder& order) {
   const Accessor accessor = accessor_of(point);
   accessor.clock->note_write(accessor.lane, FencedSpace::kGlobal);
-  Record record = record_of(accessor, order);
+  Record record = record_of(accessor, point, order);
   record.wrote = true;
-  for_each_cell(address, bytes, true, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
+  for_each_cell(address, bytes, /*logged=*/nullptr, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
     record.bytes = mask;
-    const Record& w = cell.write;
     // Lanes may write the same place in one instruction: one of them wins.
-    const bool together = w.cluster == record.cluster && w.strand == record.strand && w.tick == record.tick &&
-                          w.pc == record.pc && !w.operation;
+    const bool together = cell.write.together(record) && cell.write.pc == record.pc;
     const Record* other = together ? nullptr : conflict(cell, mask, Access::kWrite, accessor, order);
     if (other != nullptr) refuse(Access::kWrite, at, nullptr, *other, point);
     set_writer(cell, record, accessor);
   });
-  if (order.strong) synchronise_write(address, accessor, order);
-}
-
-// What writers have left at the place is acquired, at once or by the next fence.
-void GlobalRaceShadow::synchronise_read(std::uint64_t address, const Accessor& accessor,
-                                        const MemoryOrder& order) {
-  const auto found = meetings_.find(address / kCellBytes);
-  if (found == meetings_.end()) return;
-  const WarpClock::Published& meeting = found->second;
-  const bool wide = order.scope == MemoryScope::kGpu;
-  if (order.acquires) {
-    accessor.order->learn(*accessor.clock, accessor.bit(), accessor.live, meeting.narrow, false);
-    if (wide) accessor.order->learn(*accessor.clock, accessor.bit(), accessor.live, meeting.wide, true);
-    return;
-  }
-  WarpClock::Published& observed = accessor.clock->observed(accessor.lane);
-  observed.narrow = RemoteClock::join(observed.narrow, meeting.narrow);
-  if (wide) observed.wide = RemoteClock::join(observed.wide, meeting.wide);
-}
-
-// A release, or a relaxed write behind a fence, leaves what its thread has published. An atomic adds to what
-// it has found; any other write takes its place.
-void GlobalRaceShadow::synchronise_write(std::uint64_t address, const Accessor& accessor,
-                                         const MemoryOrder& order) {
-  WarpClock::Published own = accessor.clock->released(accessor.lane);
-  if (order.releases)
-    own.wide = own.narrow = accessor.order->publish(*accessor.clock, accessor.bit(), accessor.live);
-  if (order.scope != MemoryScope::kGpu) own.wide = nullptr;
-  const std::uint64_t key = address / kCellBytes;
-  const auto found = meetings_.find(key);
-  if (found == meetings_.end()) {
-    if (own.narrow != nullptr) meetings_.emplace(key, std::move(own));
-  } else if (order.updates) {
-    found->second.wide = RemoteClock::join(found->second.wide, own.wide);
-    found->second.narrow = RemoteClock::join(found->second.narrow, own.narrow);
-  } else {
-    found->second = std::move(own);
-  }
+  if (order.strong) meetings_.write(address, accessor, order);
 }
 
 // --- Asynchronous operations
 
 FlightOwner::FlightId GlobalRaceShadow::begin(const ProgramPoint& point) {
-  operations_.push_back({point.cta->cluster().order.cluster(), {}, ""});
+  operations_.push_back({{}, "", std::max(point.lane, 0)});
   return operations_.size();
 }
 
@@ -312,12 +297,13 @@ void GlobalRaceShadow::access(FlightId operation, Access access, std::uint64_t a
   const Accessor accessor = accessor_of(point);
   const MemoryOrder& order = reduces ? kReduction : kWeak;
   operations_[operation - 1].what = what;
-  Record record = record_of(accessor, order);
+  Record record = record_of(accessor, point, order);
   record.tick = static_cast<std::uint32_t>(operation);
   record.lanes = 0;
   record.operation = true;
   record.wrote = writes;
-  for_each_cell(address, bytes, writes, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
+  const Record* const logged = writes ? nullptr : &record;
+  for_each_cell(address, bytes, logged, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
     record.bytes = mask;
     if (const Record* other = conflict(cell, mask, access, accessor, order))
       refuse(access, at, what, *other, point);
@@ -329,7 +315,7 @@ void GlobalRaceShadow::access(FlightId operation, Access access, std::uint64_t a
           fmt::format("{} reads {}, which a thread of this grid wrote without fence.proxy.async behind it",
                       what, place(at)),
           fmt::format("it was written by {}", describe(w)));
-    add_other(cell, record, accessor);
+    add_other(cell, record, /*synced=*/0);
   });
 }
 

@@ -1,9 +1,9 @@
 // Races in global memory: two accesses of the same bytes by one grid, one of them a write, that nothing
 // orders. Threads of different clusters are ordered by fences and atomics only; the end of a grid orders all.
 //
-// Accesses are recorded per four bytes, by the last writer and the others since, on pages that the grid has
-// written or accessed strongly: reads of a page before that are not remembered, so that a later write races
-// with them only on schedules that make it come first.
+// Accesses are recorded per four bytes, by the last writer and the others that a later access may race with;
+// reads of a page that the grid has not yet written or accessed strongly are only logged. Of these, which
+// cost 28 bytes for a warp's load or a copy's rows of a page, the first eight million are remembered.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "simulator/async_shadow.h"
+#include "simulator/global_access.h"
+#include "simulator/global_meetings.h"
+#include "simulator/global_read_log.h"
 #include "simulator/happens_before.h"
 #include "simulator/memory_order.h"
 #include "simulator/race_shadow.h"
@@ -51,32 +54,36 @@ class GlobalRaceShadow final : public FlightOwner {
                               const ProgramPoint& point, bool reduces = false);
 
  private:
-  struct Record;
+  using Record = GlobalAccess;
   struct Cell;
   struct Page;
-  struct Accessor;
+  using Accessor = GlobalAccessor;
   struct Operation {
-    ClusterId cluster = 0;
     Epoch completion;  // tick 0: in flight
     const char* what = "";
+    int lane = 0;  // of the thread that issued it
   };
 
-  Page* page(std::uint64_t address, bool make);
-  /// Calls visit(cell, mask, address) for each cell of a page that exists, or that is to be made.
+  Page& page(std::uint64_t address);
+  void make_cells(Page& page);
+  void log_read(Page& page, std::uint64_t address, std::uint32_t bytes, const Record& record);
+  /// Calls visit(cell, mask, address) for each cell. `logged`: a weak read, which pages without cells log
+  /// instead; null: they are given cells.
   template <class Visit>
-  void for_each_cell(std::uint64_t address, std::uint32_t bytes, bool make, Visit visit);
+  void for_each_cell(std::uint64_t address, std::uint32_t bytes, const Record* logged, Visit visit);
   Accessor accessor_of(const ProgramPoint& point) const;
-  Record record_of(const Accessor& accessor, const MemoryOrder& order) const;
+  Record record_of(const Accessor& accessor, const ProgramPoint& point, const MemoryOrder& order) const;
   Epoch event_of(const Record& record) const;
   bool strong_together(const Record& record, const Accessor& accessor, const MemoryOrder& order) const;
   bool ordered(const Record& record, const Accessor& accessor, Access access) const;
   bool fenced(const Record& record, const Accessor& accessor) const;
   const Record* conflict(const Cell& cell, std::uint8_t bytes, Access access, const Accessor& accessor,
                          const MemoryOrder& order) const;
-  void add_other(Cell& cell, const Record& record, const Accessor& accessor);
+  bool stands_for(const Record& record, const Record& older, const Accessor& accessor) const;
+  bool same_thread(const Record& a, const Record& b) const;
+  void add_other(Cell& cell, const Record& record, std::uint32_t synced);
+  void forget_implied(Cell& cell, const Record& record, const Accessor& accessor);
   void set_writer(Cell& cell, const Record& record, const Accessor& accessor);
-  void synchronise_read(std::uint64_t address, const Accessor& accessor, const MemoryOrder& order);
-  void synchronise_write(std::uint64_t address, const Accessor& accessor, const MemoryOrder& order);
   [[noreturn]] void refuse(Access access, std::uint64_t address, const char* what, const Record& record,
                            const ProgramPoint& point) const;
   std::string place(std::uint64_t address) const;
@@ -84,13 +91,14 @@ class GlobalRaceShadow final : public FlightOwner {
 
   Machine& machine_;
   std::vector<std::shared_ptr<HappensBefore>> clusters_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
-  std::uint64_t last_number_ = ~std::uint64_t{0};  // of the page looked for last
-  Page* last_page_ = nullptr;                      // null: there is none
+  std::unordered_map<std::uint64_t, Page> pages_;
+  std::uint64_t last_number_ = 0;  // of the page looked for last
+  Page* last_page_ = nullptr;
+  std::size_t logged_ = 0;  // entries of the pages' logs
   std::vector<std::vector<Record>> others_;
   std::vector<std::uint32_t> free_others_;
-  std::vector<Operation> operations_;                                 // by id - 1
-  std::unordered_map<std::uint64_t, WarpClock::Published> meetings_;  // by address / 4: at strong accesses
+  std::vector<Operation> operations_;  // by id - 1
+  GlobalMeetings meetings_;
 };
 
 }  // namespace jfa::simulator

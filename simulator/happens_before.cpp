@@ -161,18 +161,19 @@ void HappensBefore::learn(WarpClock& clock, LaneMask lanes, LaneMask live, const
   });
 }
 
-void HappensBefore::fence(WarpClock& clock, LaneMask lanes, LaneMask live, MemoryScope scope) {
+void HappensBefore::fence(WarpClock& clock, LaneMask lanes, LaneMask live, const MemoryOrder& order) {
+  const bool wide = order.scope == MemoryScope::kGpu;
   for_each(lanes, [&](int lane) {
-    WarpClock::Published& observed = clock.observed(lane);
     const LaneMask bit = LaneMask{1} << lane;
-    learn(clock, bit, live, std::exchange(observed.narrow, nullptr), false);
-    if (scope == MemoryScope::kGpu) learn(clock, bit, live, std::exchange(observed.wide, nullptr), true);
-  });
-  const RemoteClock::Pointer published = publish(clock, lanes, live);
-  for_each(lanes, [&](int lane) {
+    if (order.acquires) {
+      WarpClock::Published& observed = clock.observed(lane);
+      learn(clock, bit, live, std::exchange(observed.narrow, nullptr), false);
+      if (wide) learn(clock, bit, live, std::exchange(observed.wide, nullptr), true);
+    }
+    if (!order.releases) return;
     WarpClock::Published& released = clock.released(lane);
-    released.narrow = published;
-    if (scope == MemoryScope::kGpu) released.wide = published;
+    released.narrow = publish(clock, bit, live);
+    if (wide) released.wide = released.narrow;
   });
 }
 

@@ -120,13 +120,13 @@ class HappensBefore {
   void fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live, FencedSpace space);
 
   // --- By way of global memory.
-  /// What the lanes have done and know, for others to learn. Lanes that are the whole warp speak for each
-  /// other.
+  /// What the lanes have done and know, for others to learn.
   RemoteClock::Pointer publish(WarpClock& clock, LaneMask lanes, LaneMask live);
   /// `wide`: of all clusters; else what concerns this one alone.
   void learn(WarpClock& clock, LaneMask lanes, LaneMask live, const RemoteClock::Pointer& from, bool wide);
-  /// fence.acq_rel, fence.sc, membar: acquires what the lanes have read, and gives them what to publish.
-  void fence(WarpClock& clock, LaneMask lanes, LaneMask live, MemoryScope scope);
+  /// fence, membar: one that acquires does so for what the lanes have read; one that releases gives each lane
+  /// what it did itself, or knows of, for its strong writes to publish.
+  void fence(WarpClock& clock, LaneMask lanes, LaneMask live, const MemoryOrder& order);
 
   // --- Questions
   /// Whether the event happened before what the lane does now; lane -1: what all of them do. `overwrites`: it

@@ -1,54 +1,15 @@
 // Races in global memory: between CTAs that fences and atomics order, or nothing does; and with the
 // asynchronous proxy.
+#include "tests/simulator_global_race.h"
+
 #include <doctest/doctest.h>
 
 #include <string>
-#include <vector>
 
 #include "tests/simulator_async.h"
-#include "tests/simulator_one_op.h"
 
 namespace jfa::simulator::test {
 namespace {
-
-const std::string kPrologue = R"(
-  .shared .align 16 .b8 cells[256];
-  .shared .align 8 .b64 bar;
-  .shared .b32 last;
-  mov.u32 %r0, %tid.x;
-  mov.u32 %r1, %ctaid.x;
-  mov.u32 %r2, %nctaid.x;
-  setp.eq.u32 %p0, %r0, 0;  // the first thread of each CTA
-  setp.eq.u32 %p1, %r1, 0;  // CTA 0
-)";
-const std::string kNothingOrders = "nothing orders the two", kNoFence = "without fence.proxy.async behind it";
-
-struct Case {
-  std::string name;
-  std::string body;
-  std::string report;  // a part of it; empty: silent
-};
-
-void check_all(const std::vector<Case>& cases, const RunShape& shape) {
-  for (const Case& c : cases)
-    for (const Schedule schedule :
-         {Schedule::kEager, Schedule::kLazy, Schedule::kRandom, Schedule::kReverse}) {
-      RunShape run = shape;
-      run.options.schedule = schedule;
-      run.options.seed = 5;
-      const Run result = run_kernel(kernel_text(kPrologue + c.body + "\nret;"), 1024, run);
-      CAPTURE(c.name);
-      CAPTURE(std::string(to_string(schedule)));
-      CAPTURE(result.failure());
-      CHECK(result.result.ok == c.report.empty());
-      if (c.report.empty()) continue;
-      CHECK((result.result.report.kind == ErrorKind::kRace ||
-             result.result.report.kind == ErrorKind::kMissingFence));
-      CHECK(result.result.report.text().find(c.report) != std::string::npos);
-    }
-}
-
-const RunShape kTwoCtas{.grid = {2, 1, 1}, .block = {32, 1, 1}};
 
 TEST_CASE("CTAs that write one word race, unless they do it atomically") {
   const std::string own = "mul.wide.u32 %rd1, %r1, 4;\nadd.s64 %rd1, %out, %rd1;\n";
@@ -81,19 +42,6 @@ TEST_CASE("warps of a CTA, and CTAs of a cluster, meet at their barriers") {
       {.grid = {2, 1, 1}, .block = {32, 1, 1}, .cluster = {2, 1, 1}});
 }
 
-// CTA 0 writes and sets a flag, CTA 1 waits for it and reads.
-std::string hand_over(const std::string& set, const std::string& poll, const std::string& behind = {},
-                      const std::string& write = "st.global.u32 [%out+64], 7;\n",
-                      const std::string& read = "ld.global.u32 %r7, [%out+64];\n") {
-  return "@!%p0 bra END;\n@!%p1 bra READ;\n" + write + set + "\nbra END;\nREAD:\nSPIN: " + poll +
-         "\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra SPIN;\n" + behind + read + "END:\n";
-}
-const std::string kAcquire = "ld.acquire.gpu.global.u32 %r6, [%out];";
-const std::string kRelaxedLoad = "ld.relaxed.gpu.global.u32 %r6, [%out];";
-const std::string kRelease = "st.release.gpu.global.u32 [%out], 1;";
-const std::string kRelaxedStore = "st.relaxed.gpu.global.u32 [%out], 1;";
-const std::string kFence = "fence.acq_rel.gpu;\n";
-
 TEST_CASE("a flag orders what its writer released before what its reader acquires") {
   check_all({{"release and acquire", hand_over(kRelease, kAcquire), ""},
              {"atomics",
@@ -116,6 +64,46 @@ TEST_CASE("a flag orders what its writer released before what its reader acquire
              {"written behind the release", hand_over(kRelease + "\nst.global.u32 [%out+64], 8;", kAcquire),
               kNothingOrders}},
             kTwoCtas);
+}
+
+TEST_CASE("a fence is its own thread's") {
+  const std::string write =
+      "mul.wide.u32 %rd1, %r0, 4;\nadd.s64 %rd1, %out, %rd1;\nst.global.u32 [%rd1+64], %r0;\n";
+  const std::string meet = "bar.warp.sync 0xffffffff;\n", flag = "@%p0 " + kRelaxedStore + "\nbra END;\n";
+  const std::string one = "@%p0 " + kFence;
+  // All lanes of CTA 0 write, its first sets the flag; CTA 1's first waits for it and reads lane 5's.
+  const auto warp = [&](const std::string& publish, const std::string& acquire) {
+    return "@!%p1 bra READ;\n" + write + publish + flag + "READ:\n@!%p0 bra END;\nSPIN: " + kRelaxedLoad +
+           "\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra SPIN;\n" + acquire + "ld.global.u32 %r7, [%out+84];\nEND:";
+  };
+  check_all({{"the lanes have met", warp(meet + one, kFence), ""},
+             {"they have met, all of them fence", warp(meet + kFence, kFence), ""},
+             {"they have not met", warp(one, kFence), kNothingOrders},
+             {"they meet too late", warp(one + meet, kFence), kNothingOrders},
+             {"each lane fences its own", warp(kFence, kFence), kNothingOrders}},
+            kTwoCtas);
+  // CTA 0's first lane writes and sets the flag; CTA 1's first waits for it, and another reads.
+  const auto reader = [&](const std::string& acquire) {
+    return "@!%p1 bra READ;\n@%p0 st.global.u32 [%out+64], 7;\n" + one + flag +
+           "READ:\n@!%p0 bra MET;\nSPIN: " + kRelaxedLoad +
+           "\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra SPIN;\nMET:\n" + acquire +
+           "setp.eq.u32 %p3, %r0, 5;\n@%p3 ld.global.u32 %r7, [%out+64];\nEND:";
+  };
+  check_all({{"fenced, then told", reader(one + meet), ""},
+             {"all lanes fence, then they meet", reader(kFence + meet), ""},
+             {"not told", reader(one), kNothingOrders},
+             {"told before the fence", reader(meet + kFence), kNothingOrders}},
+            kTwoCtas);
+}
+
+TEST_CASE("a fence that only releases, or only acquires, counts as such") {
+  const std::string release = "fence.release.gpu;\n", acquire = "fence.acquire.gpu;\n";
+  check_all(
+      {{"release and acquire", hand_over(release + kRelaxedStore, kRelaxedLoad, acquire), ""},
+       {"its writer's acquires", hand_over(acquire + kRelaxedStore, kRelaxedLoad, kFence), kNothingOrders},
+       {"its reader's releases", hand_over(kFence + kRelaxedStore, kRelaxedLoad, release), kNothingOrders},
+       {"the other way round", hand_over(acquire + kRelaxedStore, kRelaxedLoad, release), kNothingOrders}},
+      kTwoCtas);
 }
 
 // Every thread writes a partial result; the CTA that comes last, by a ticket, reads all of them.

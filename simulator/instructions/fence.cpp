@@ -30,16 +30,19 @@ Step fence_both(Warp& warp, const Instruction&, LaneMask active) {
   return Step::kNext;
 }
 
-// small[0]: the scope.
 Step fence_threads(Warp& warp, const Instruction& in, LaneMask active) {
   if (warp.clock != nullptr)
-    warp.cta().cluster().order.fence(*warp.clock, active, warp.live(), static_cast<MemoryScope>(in.small[0]));
+    warp.cta().cluster().order.fence(*warp.clock, active, warp.live(), in.data<MemoryOrder>());
   return Step::kNext;
 }
 
 void decode_fence(Decoder& d) {
-  const MemoryScope scope = scope_of(d);
-  d.emit(fence_threads).small[0] = static_cast<std::uint8_t>(scope);
+  MemoryOrder order;
+  order.acquires = !d.has("release");
+  order.releases = !d.has("acquire");
+  order.scope = scope_of(d);
+  const MemoryOrder* data = d.attach(order);
+  d.emit(fence_threads).extra = data;
 }
 
 void nothing(Decoder&) {}
@@ -54,7 +57,6 @@ void register_fence(InstructionTable& table) {
         "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster"})
     table.add(pattern, [](Decoder& d) { d.emit(fence_shared); });
 
-  // One that only acquires or releases is taken for both.
   table.add("fence .(acq_rel|sc|acquire|release) .(cta|cluster|gpu|sys)", decode_fence);
   table.add("membar .(cta|gl|sys)", decode_fence);
   for (const std::string_view pattern :
