@@ -30,10 +30,12 @@ jfa_add_test(runtime_tensor_maps_test
   LIBRARIES jfa_runtime jfa_cuda_headers
   LABELS host)
 
-jfa_add_test(runtime_launch_test
-  SOURCES runtime_launch_test.cpp runtime_fake_driver.cpp
-  LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt
-  LABELS host)
+foreach(subject launch loading device)
+  jfa_add_test(runtime_${subject}_test
+    SOURCES runtime_${subject}_test.cpp runtime_forward_support.cpp runtime_fake_driver.cpp
+    LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt
+    LABELS host)
+endforeach()
 
 jfa_add_test(runtime_backward_test
   SOURCES runtime_backward_test.cpp runtime_fake_driver.cpp

@@ -1,6 +1,10 @@
 # The asynchronous memory of the simulator: tensor maps, mbarriers, TMA and bulk copies.
-foreach(feature tensor_map mbarrier tma tma_packed async_copy)
+foreach(feature tensor_map mbarrier tma_packed async_copy)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
+               LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
+endforeach()
+foreach(feature tma tma_checks tma_cluster)
+  jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tma_support.cpp
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()
 # What happened when, as jfa-sim writes it.
