@@ -45,11 +45,12 @@ AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, st
                           cta_.shared_symbol(at)));
     }
     std::memset(memory_.data(offset), 0xff, bytes);
-    memory_.clear_flags(
-        offset, bytes, SharedMemory::kInitialised | SharedMemory::kEngineRead | SharedMemory::kEngineWritten);
+    memory_.change_flags(
+        offset, bytes, SharedMemory::kInitialised | SharedMemory::kEngineRead | SharedMemory::kEngineWritten,
+        SharedMemory::kWriteInFlight);
+  } else if (!covered(offset, last)) {
+    memory_.set_flags(offset, bytes, SharedMemory::kReadInFlight);
   }
-  memory_.set_flags(offset, bytes,
-                    access == Access::kRead ? SharedMemory::kReadInFlight : SharedMemory::kWriteInFlight);
   flights_.push_back({++last_id_, offset, last, access, what, point, generic});
   return last_id_;
 }
@@ -63,25 +64,28 @@ void AsyncShadow::end(FlightId id, const Epoch& event) {
   flights_.erase(found);
   const std::uint32_t bytes = ended.end - ended.begin;
   const bool reads = ended.access == Access::kRead;
-  if (RaceShadow* races = memory_.races()) {
+  if (RaceShadow* races = memory_.races())
     races->note_engine(reads ? RaceShadow::Access::kRead : RaceShadow::Access::kWrite, ended.begin, bytes,
                        ended.what, ended.point, event, ended.generic);
-    if (bytes >= RaceShadow::kLeastInterval)
-      memory_.set_flags(ended.begin, bytes, reads ? SharedMemory::kEngineRead : SharedMemory::kEngineWritten);
-  }
-  if (!reads) {
-    memory_.clear_flags(ended.begin, bytes, SharedMemory::kWriteInFlight);
-    return;
-  }
-  // Others may still read the same bytes.
-  for (const Flight& flight : flights_)
-    if (flight.begin <= ended.begin && ended.end <= flight.end) return;
-  memory_.clear_flags(ended.begin, bytes, SharedMemory::kReadInFlight);
+  // Others still read the same bytes: the last of them leaves the flags.
+  if (reads && covered(ended.begin, ended.end)) return;
+  const bool leaves_interval = memory_.races() != nullptr && bytes >= RaceShadow::kLeastInterval;
+  const std::uint8_t left = !leaves_interval ? 0
+                            : reads          ? SharedMemory::kEngineRead
+                                             : SharedMemory::kEngineWritten;
+  memory_.change_flags(ended.begin, bytes, reads ? SharedMemory::kReadInFlight : SharedMemory::kWriteInFlight,
+                       left);
+  if (!reads) return;
   for (const Flight& flight : flights_) {
     if (!flight.overlaps(ended.begin, ended.end)) continue;
     const std::uint32_t first = std::max(flight.begin, ended.begin);
     memory_.set_flags(first, std::min(flight.end, ended.end) - first, SharedMemory::kReadInFlight);
   }
+}
+
+bool AsyncShadow::covered(std::uint32_t first, std::uint32_t last) const {
+  return std::any_of(flights_.begin(), flights_.end(),
+                     [&](const Flight& f) { return f.begin <= first && last <= f.end; });
 }
 
 void AsyncShadow::check_source(std::uint32_t offset, std::uint32_t bytes, const char* what,
@@ -98,7 +102,7 @@ void AsyncShadow::check_source(std::uint32_t offset, std::uint32_t bytes, const 
 
 bool AsyncShadow::may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
   if (!memory_.checks()) return true;
-  const RaceShadow* races = memory_.races();
+  RaceShadow* races = memory_.races();
   return memory_.first_uninitialised(offset, bytes) < 0 &&
          (races == nullptr || races->engine_may_read(offset, bytes, point));
 }

@@ -66,6 +66,8 @@ class AsyncShadow : public Extension, public FlightOwner {
     bool generic;
     bool overlaps(std::uint32_t first, std::uint32_t last) const { return begin < last && first < end; }
   };
+  /// Whether one flight has all of the bytes.
+  bool covered(std::uint32_t first, std::uint32_t last) const;
   std::string describe(const Flight& flight) const;
 
   Cta& cta_;

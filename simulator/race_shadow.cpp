@@ -10,17 +10,6 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kCellBytes = 4;
-constexpr std::uint32_t kBlockBytes = 256;  // what used_ tells apart
-constexpr std::uint8_t kWholeCell = 0xf;
-
-// The part of [offset, offset + bytes) that lies in a cell.
-std::uint8_t bytes_in(std::uint32_t cell, std::uint32_t offset, std::uint32_t bytes) {
-  const std::uint32_t begin = std::max(offset, cell * kCellBytes) - cell * kCellBytes;
-  const std::uint32_t end = std::min(offset + bytes, (cell + 1) * kCellBytes) - cell * kCellBytes;
-  return static_cast<std::uint8_t>((1u << end) - (1u << begin));
-}
-
 const char* verb(RaceShadow::Access access) {
   return access == RaceShadow::Access::kRead ? "reads" : "writes";
 }
@@ -41,11 +30,7 @@ WarpClock& clock_of(const ProgramPoint& point) { return *point.cta->warp(point.w
 }  // namespace
 
 RaceShadow::RaceShadow(const Cta& cta, HappensBefore& order, std::uint32_t size_bytes)
-    : cta_(cta), order_(order), used_(size_bytes / kBlockBytes + 1) {
-  const std::size_t cells = std::size_t{size_bytes} / kCellBytes + 1;
-  writes_.reset(static_cast<Record*>(std::calloc(cells, sizeof(Record))));
-  others_.reset(static_cast<Others*>(std::calloc(cells, sizeof(Others))));
-}
+    : cta_(cta), order_(order), cells_(size_bytes) {}
 
 RaceShadow::Record RaceShadow::record_of(const ProgramPoint& point, const WarpClock& clock, int lane,
                                          bool strong) const {
@@ -64,56 +49,59 @@ RaceShadow::Record RaceShadow::record_of(const ProgramPoint& point, const WarpCl
 void RaceShadow::read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong) {
   WarpClock& clock = clock_of(point);
   const int lane = std::max(point.lane, 0);
-  used_[offset / kBlockBytes] = 1;
   Record record = record_of(point, clock, lane, strong);
   Accessor accessor{Access::kRead, strong, clock, lane};
-  for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
-    record.bytes = bytes_in(c, offset, bytes);
-    if (const Record* other = unordered(c, record.bytes, accessor))
-      refuse(Access::kRead, c * kCellBytes, nullptr, *other, point);
-    add(c, record, clock);
+  cells_.for_each(offset, bytes, strong, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t at) {
+    record.bytes = mask;
+    if (const Record* other = unordered(c, mask, accessor)) refuse(Access::kRead, at, nullptr, *other, point);
+    cells_.add_other(c, record, clock.synced());
     if (strong) order_strong(c, point, clock, lane);
-  }
+  });
 }
 
 void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong) {
   WarpClock& clock = clock_of(point);
   const int lane = std::max(point.lane, 0);
-  used_[offset / kBlockBytes] = 1;
   clock.note_write(lane);
+  ++writes_so_far_;
   Record record = record_of(point, clock, lane, strong);
   record.wrote = true;
   Accessor accessor{Access::kWrite, strong, clock, lane};
-  const bool whole = offset % kCellBytes == 0 && bytes % kCellBytes == 0;
-  for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
-    Record& write = writes_[c];
-    record.bytes = whole ? kWholeCell : bytes_in(c, offset, bytes);
+  cells_.for_each(offset, bytes, strong, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t) {
+    record.bytes = mask;
+    Record& write = cells_.last_write(c);
     // The usual case: after all there was, nothing of which remains.
-    if (whole && !strong && !write.has_others && (write.tick == 0 || ordered(write, accessor))) {
+    if (mask == RaceCells::kWholeCell && !strong && !write.has_others &&
+        (write.tick == 0 || ordered(write, accessor)))
       write = record;
-      continue;
-    }
-    // Lanes may write the same place in one instruction: one of them wins.
-    const bool together = write.strand == record.strand && write.tick == record.tick && write.pc == record.pc;
-    const Record* other = unordered(c, record.bytes, accessor, together);
-    const bool same_value =
-        other == &write && write.generic && write.pc == record.pc && shares_constant(point);
-    if (other != nullptr && !same_value) refuse(Access::kWrite, c * kCellBytes, nullptr, *other, point);
-    const Record last = write;
-    write = record;
-    write.has_others = last.has_others;
-    if (record.bytes == kWholeCell)
-      forget_others(c);
-    else if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick)
-      write.bytes = record.bytes | last.bytes;
-    else if (last.tick != 0 && (last.bytes & ~record.bytes) != 0)
-      add(c, last, clock);
+    else
+      write_cell(c, record, accessor, point);
     if (strong) order_strong(c, point, clock, lane);
-  }
+  });
+  if (!strong) cells_.join_lines(offset, bytes);
+}
+
+void RaceShadow::write_cell(RaceCells::Cell cell, Record record, Accessor& accessor,
+                            const ProgramPoint& point) {
+  Record& write = cells_.last_write(cell);
+  // Lanes may write the same place in one instruction: one of them wins.
+  const bool together = write.strand == record.strand && write.tick == record.tick && write.pc == record.pc;
+  const Record* other = unordered(cell, record.bytes, accessor, together);
+  const bool same_value = other == &write && write.generic && write.pc == record.pc && shares_constant(point);
+  if (other != nullptr && !same_value) refuse(Access::kWrite, cells_.offset_of(cell), nullptr, *other, point);
+  const Record last = write;
+  write = record;
+  write.has_others = last.has_others;
+  if (record.bytes == RaceCells::kWholeCell)
+    cells_.forget_others(cell);
+  else if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick)
+    write.bytes = record.bytes | last.bytes;
+  else if (last.tick != 0 && (last.bytes & ~record.bytes) != 0)
+    cells_.add_other(cell, last, accessor.clock.synced());
 }
 
 // Threads that meet at a strong access are ordered by it, in the order in which they came.
-void RaceShadow::order_strong(std::uint32_t cell, const ProgramPoint& point, WarpClock& clock, int lane) {
+void RaceShadow::order_strong(RaceCells::Cell cell, const ProgramPoint& point, WarpClock& clock, int lane) {
   VectorClock& meeting = strong_[cell];
   const LaneMask lanes = LaneMask{1} << lane, live = point.cta->warp(point.warp).live();
   order_.acquire(clock, lanes, live, meeting);
@@ -139,69 +127,15 @@ bool RaceShadow::fenced(const Record& write, std::uint8_t bytes, Accessor& acces
   return true;
 }
 
-const RaceShadow::Record* RaceShadow::unordered(std::uint32_t cell, std::uint8_t bytes, Accessor& accessor,
+const RaceShadow::Record* RaceShadow::unordered(RaceCells::Cell cell, std::uint8_t bytes, Accessor& accessor,
                                                 bool but_write) const {
   const auto conflicts = [&](const Record& r) {
     return r.tick != 0 && (r.bytes & bytes) != 0 && !(accessor.strong && r.strong) && !ordered(r, accessor);
   };
-  const Record& write = writes_[cell];
+  const Record& write = cells_.last_write(cell);
   if (!but_write && conflicts(write)) return &write;
-  if (!write.has_others) return nullptr;
   const bool reads = accessor.access == Access::kRead;
-  const Others& others = others_[cell];
-  if (others.more == 0)
-    return !(reads && !others.first.wrote) && conflicts(others.first) ? &others.first : nullptr;
-  for (const Record& r : more_others_[others.more - 1])
-    if (!(reads && !r.wrote) && conflicts(r)) return &r;
-  return nullptr;
-}
-
-// A reader, or a writer that is not the last. Merges with what the same warp has read, as far as the new
-// access is at least as hard to be ordered after.
-void RaceShadow::add(std::uint32_t cell, const Record& record, const WarpClock& clock) {
-  const auto merge = [&](Record& old) {
-    if (old.tick == 0) {
-      old = record;
-      return true;
-    }
-    if (old.strand != record.strand || old.strong != record.strong || old.wrote != record.wrote) return false;
-    if (old.tick == record.tick && (old.lanes == record.lanes || old.bytes == record.bytes)) {
-      old.lanes |= record.lanes;
-      old.bytes |= record.bytes;
-      return true;
-    }
-    const bool implied = old.lanes == record.lanes || old.tick <= clock.synced();
-    if (!implied || (old.bytes & ~record.bytes) != 0) return false;
-    old = record;
-    return true;
-  };
-  writes_[cell].has_others = true;
-  Others& others = others_[cell];
-  if (others.more == 0) {
-    if (merge(others.first)) return;
-    if (free_more_.empty()) {
-      more_others_.emplace_back();
-      free_more_.push_back(static_cast<std::uint32_t>(more_others_.size()));
-    }
-    others.more = free_more_.back();
-    free_more_.pop_back();
-    more_others_[others.more - 1].push_back(others.first);
-  }
-  std::vector<Record>& more = more_others_[others.more - 1];
-  for (Record& old : more)
-    if (merge(old)) return;
-  more.push_back(record);
-}
-
-void RaceShadow::forget_others(std::uint32_t cell) {
-  if (!writes_[cell].has_others) return;
-  writes_[cell].has_others = false;
-  Others& others = others_[cell];
-  others.first = {};
-  if (others.more == 0) return;
-  more_others_[others.more - 1].clear();
-  free_more_.push_back(others.more);
-  others.more = 0;
+  return cells_.find_other(cell, [&](const Record& r) { return (r.wrote || !reads) && conflicts(r); });
 }
 
 void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_t bytes,
@@ -212,7 +146,7 @@ void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_
 
 void RaceShadow::check_initialised(std::uint32_t offset, const ProgramPoint& point) const {
   if (point.cta == nullptr || point.warp < 0) return;
-  const Record& init = writes_[offset / kCellBytes];
+  const Record& init = cells_.last_write(cells_.cell_of(offset));
   if (init.tick == 0 || ordered(init, clock_of(point), point.lane, Access::kRead)) return;
   fail_at(ErrorKind::kRace, point, offset,
           fmt::format("the mbarrier at shared {:#x} {} is used, and its mbarrier.init is not ordered before",
@@ -221,18 +155,6 @@ void RaceShadow::check_initialised(std::uint32_t offset, const ProgramPoint& poi
 }
 
 // --- Engines
-
-template <class Visit>
-bool RaceShadow::for_each_used_cell(std::uint32_t offset, std::uint32_t bytes, Visit visit) const {
-  const std::uint32_t end = offset + bytes;
-  for (std::uint32_t at = offset; at < end; at = (at / kBlockBytes + 1) * kBlockBytes) {
-    if (used_[at / kBlockBytes] == 0) continue;
-    const std::uint32_t last = std::min(end, (at / kBlockBytes + 1) * kBlockBytes);
-    for (std::uint32_t c = at / kCellBytes; c <= (last - 1) / kCellBytes; ++c)
-      if (!visit(c, bytes_in(c, offset, bytes))) return false;
-  }
-  return true;
-}
 
 const RaceShadow::Interval* RaceShadow::unordered_interval(Access access, std::uint32_t offset,
                                                            std::uint32_t bytes, const WarpClock& clock,
@@ -245,13 +167,18 @@ const RaceShadow::Interval* RaceShadow::unordered_interval(Access access, std::u
   return nullptr;
 }
 
-bool RaceShadow::engine_may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
+bool RaceShadow::engine_may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) {
   const WarpClock& clock = clock_of(point);
+  const AllowedRead asked{offset, bytes, clock.strand(), point.lane, writes_so_far_};
+  if (std::find(allowed_.begin(), allowed_.end(), asked) != allowed_.end()) return true;
   if (unordered_interval(Access::kRead, offset, bytes, clock, point.lane) != nullptr) return false;
   Accessor accessor{Access::kRead, /*strong=*/false, clock, point.lane};
-  return for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
-    return unordered(c, mask, accessor) == nullptr && fenced(writes_[c], mask, accessor);
-  });
+  const bool allowed =
+      cells_.for_each_used(offset, bytes, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t) {
+        return unordered(c, mask, accessor) == nullptr && fenced(cells_.last_write(c), mask, accessor);
+      });
+  if (allowed) allowed_[next_allowed_++ % allowed_.size()] = asked;
+  return allowed;
 }
 
 void RaceShadow::check_engine(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
@@ -261,12 +188,10 @@ void RaceShadow::check_engine(Access access, std::uint32_t offset, std::uint32_t
   if (const Interval* i = unordered_interval(access, offset, bytes, clock, lane))
     refuse(access, std::max(offset, i->begin), what, i->access, i->point, i->what, point);
   Accessor accessor{access, /*strong=*/false, clock, lane};
-  for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
-    const Record& write = writes_[c];
-    if (const Record* other = unordered(c, mask, accessor))
-      refuse(access, std::max(offset, c * kCellBytes), what, *other, point);
+  cells_.for_each_used(offset, bytes, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t at) {
+    const Record& write = cells_.last_write(c);
+    if (const Record* other = unordered(c, mask, accessor)) refuse(access, at, what, *other, point);
     if (access == Access::kRead && !fenced(write, mask, accessor)) {
-      const std::uint32_t at = std::max(offset, c * kCellBytes);
       const ProgramPoint writer = point_of(write);
       const std::string who =
           writer.warp < 0 ? order_.describe(write.strand)
@@ -279,24 +204,16 @@ void RaceShadow::check_engine(Access access, std::uint32_t offset, std::uint32_t
     }
     return true;
   });
-  if (access == Access::kWrite) forget(offset, bytes);
-}
-
-void RaceShadow::forget(std::uint32_t offset, std::uint32_t bytes) {
-  const std::uint32_t end = offset + bytes;
-  for_each_used_cell(offset, bytes, [&](std::uint32_t c, std::uint8_t mask) {
-    if (mask != kWholeCell) return true;
-    forget_others(c);
-    writes_[c] = {};
-    return true;
-  });
-  for (std::uint32_t block = (offset + kBlockBytes - 1) / kBlockBytes; block < end / kBlockBytes; ++block)
-    used_[block] = 0;
-  std::erase_if(intervals_, [&](const Interval& i) { return offset <= i.begin && i.end <= end; });
+  if (access == Access::kRead) return;
+  ++writes_so_far_;
+  // The engine's write is ordered behind all of them, and whoever comes next must be behind it.
+  cells_.forget(offset, bytes);
+  std::erase_if(intervals_, [&](const Interval& i) { return offset <= i.begin && i.end <= offset + bytes; });
 }
 
 void RaceShadow::note_engine(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
                              const ProgramPoint& point, const Epoch& event, bool generic) {
+  if (access == Access::kWrite) ++writes_so_far_;
   if (generic && event.lanes != 0) clock_of(point).note_write(std::max(point.lane, 0));
   if (bytes >= kLeastInterval) {
     std::erase_if(intervals_, [&](const Interval& i) {
@@ -315,16 +232,12 @@ void RaceShadow::note_engine(Access access, std::uint32_t offset, std::uint32_t 
   record.strand = event.strand;
   record.generic = generic;
   record.wrote = access == Access::kWrite;
-  for (std::uint32_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
-    used_[c * kCellBytes / kBlockBytes] = 1;
-    record.bytes = bytes_in(c, offset, bytes);
-    if (record.wrote) {
-      record.has_others = writes_[c].has_others;
-      writes_[c] = record;
-    } else {
-      add(c, record, clock_of(point));
-    }
-  }
+  cells_.for_each(offset, bytes, false, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t) {
+    record.bytes = mask;
+    if (!record.wrote) return cells_.add_other(c, record, clock_of(point).synced());
+    record.has_others = cells_.last_write(c).has_others;
+    cells_.last_write(c) = record;
+  });
 }
 
 // --- Reports

@@ -13,8 +13,9 @@ namespace {
 JFA_VECTOR_CLONES void set_all(std::uint8_t* bytes, std::uint32_t count, std::uint8_t flags) {
   for (std::uint32_t i = 0; i < count; ++i) bytes[i] |= flags;
 }
-JFA_VECTOR_CLONES void keep_all(std::uint8_t* bytes, std::uint32_t count, std::uint8_t flags) {
-  for (std::uint32_t i = 0; i < count; ++i) bytes[i] &= flags;
+JFA_VECTOR_CLONES void change_all(std::uint8_t* bytes, std::uint32_t count, std::uint8_t keep,
+                                  std::uint8_t set) {
+  for (std::uint32_t i = 0; i < count; ++i) bytes[i] = static_cast<std::uint8_t>((bytes[i] & keep) | set);
 }
 JFA_VECTOR_CLONES std::uint8_t common(const std::uint8_t* bytes, std::uint32_t count) {
   std::uint8_t all = 0xff;
@@ -37,7 +38,12 @@ void SharedMemory::set_flags(std::uint32_t offset, std::uint32_t bytes, std::uin
 }
 
 void SharedMemory::clear_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) {
-  keep_all(flags_.data() + offset, bytes, static_cast<std::uint8_t>(~flags));
+  change_flags(offset, bytes, flags, 0);
+}
+
+void SharedMemory::change_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t clear,
+                                std::uint8_t set) {
+  change_all(flags_.data() + offset, bytes, static_cast<std::uint8_t>(~clear), set);
 }
 
 bool SharedMemory::any_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) const {

@@ -43,6 +43,7 @@ class SharedMemory {
   const std::uint8_t* flags(std::uint32_t offset = 0) const { return flags_.data() + offset; }
   void set_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags);
   void clear_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags);
+  void change_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t clear, std::uint8_t set);
   /// Whether a byte in the range has one of the flags.
   bool any_flags(std::uint32_t offset, std::uint32_t bytes, std::uint8_t flags) const;
   /// The first byte in the range that lacks kInitialised, or -1.

@@ -33,6 +33,7 @@ struct TensorRegion {
   std::uint32_t first_column = 0;
   std::uint32_t end_column = 0;  ///< one past the last
 
+  bool operator==(const TensorRegion&) const = default;
   bool overlaps(const TensorRegion& other) const {
     return (blocks & other.blocks) != 0 && first_column < other.end_column && other.first_column < end_column;
   }

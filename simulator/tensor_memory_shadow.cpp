@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "simulator/vector_clones.h"
+
 namespace jfa::simulator {
 namespace {
 
@@ -11,13 +13,27 @@ const char* verb(TensorMemoryShadow::Access access) {
   return access == TensorMemoryShadow::Access::kRead ? "read" : "written";
 }
 
+JFA_VECTOR_CLONES bool all_equal(const std::uint32_t* cells, std::uint32_t count, std::uint32_t value) {
+  std::uint32_t different = 0;
+  for (std::uint32_t i = 0; i < count; ++i) different |= cells[i] ^ value;
+  return different == 0;
+}
+
+// Calls function(index, record) where in the region a record begins that is not the one before it: the cells
+// of one operation share theirs. 0, which is none, is left out.
 template <class Function>
-void for_each_cell_block(const TensorRegion& region, Function function) {
+void for_each_record(const std::vector<std::uint32_t>& cells, const TensorRegion& region, Function function) {
+  std::uint32_t last = 0;
   for (std::uint32_t block = 0; block < kTensorBlocks; ++block) {
     if ((region.blocks >> block & 1) == 0) continue;
-    for (std::uint32_t column = region.first_column; column < region.end_column; ++column) {
-      function(block * kTensorColumns + column);
-    }
+    const std::uint32_t first = block * kTensorColumns + region.first_column;
+    const std::uint32_t end = block * kTensorColumns + region.end_column;
+    if (all_equal(&cells[first], end - first, last)) continue;
+    for (std::uint32_t index = first; index < end; ++index)
+      if (cells[index] != last) {
+        last = cells[index];
+        if (last != 0) function(index, last);
+      }
   }
 }
 
@@ -90,8 +106,12 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
                     access == Access::kRead ? "reads" : "writes", region.describe(), flight.accessor.what),
         describe(flight));
   }
-  check_fences(written_, Access::kWrite, access, region, accessor);
-  if (access == Access::kWrite) check_fences(read_, Access::kRead, access, region, accessor);
+  const Allowed asked{access, region, &strand, order, point.lane, ends_so_far_};
+  if (allowed_ != asked) {
+    check_fences(written_, Access::kWrite, access, region, accessor);
+    if (access == Access::kWrite) check_fences(read_, Access::kRead, access, region, accessor);
+    allowed_ = asked;
+  }
   flights_.push_back({++last_id_, region, access, accessor, ++time_});
   return last_id_;
 }
@@ -117,12 +137,8 @@ void TensorMemoryShadow::check_order(const Record& record, Access earlier, Acces
 void TensorMemoryShadow::check_fences(const CellRecords& records, Access earlier, Access access,
                                       const TensorRegion& region, const Accessor& accessor,
                                       bool synchronous) const {
-  std::uint32_t passed = 0;  // the last record: the cells of one operation share theirs
-  for_each_cell_block(region, [&](std::uint32_t index) {
-    if (records[index] == passed) return;
-    passed = records[index];
-    if (passed == 0) return;
-    const Record& record = records_[passed];
+  for_each_record(records, region, [&](std::uint32_t index, std::uint32_t number) {
+    const Record& record = records_[number];
     const Accessor& other = accessors_[record.accessor];
     const bool engine = other.order != 0;
     const bool same_order = other.order == accessor.order && in_order_of_issue(accessor.order);
@@ -175,6 +191,7 @@ void TensorMemoryShadow::end(FlightId id, const Epoch& event) {
   const std::uint32_t record = add_record({++time_, intern(found->accessor), event});
   set_all(found->access == Access::kRead ? read_ : written_, found->region, record);
   flights_.erase(found);
+  ++ends_so_far_;
 }
 
 bool TensorMemoryShadow::in_flight(FlightId id) const {

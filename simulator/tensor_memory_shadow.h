@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -81,6 +82,17 @@ class TensorMemoryShadow : public FlightOwner {
     std::uint32_t accessor = 0;  // index into accessors_
     Epoch event;                 // by which it was over; its tick is 0 where nobody keeps clocks
   };
+  /// An access that was found right. It stays so for the one that asked until an access ends, since a strand
+  /// only ever learns.
+  struct Allowed {
+    Access access;
+    TensorRegion region;
+    const TensorStrand* strand;
+    Order order;
+    int lane;
+    std::uint64_t ends_before;
+    bool operator==(const Allowed&) const = default;
+  };
   /// The last access of a kind that ended, by block and column: index into records_; 0: none.
   using CellRecords = std::vector<std::uint32_t>;
   static constexpr std::uint32_t kMostRecords = 65536;  // more than there are cells
@@ -101,6 +113,8 @@ class TensorMemoryShadow : public FlightOwner {
   std::uint64_t time_ = 0;
   FlightId last_id_ = 0;
   std::vector<Flight> flights_;  // some dozens at most
+  std::uint64_t ends_so_far_ = 0;
+  std::optional<Allowed> allowed_;  // the last: products of many steps have one accumulator
   std::vector<Accessor> accessors_;
   std::unordered_map<const Instruction*, std::vector<std::uint32_t>> accessors_by_instruction_;
   std::vector<Record> records_ = std::vector<Record>(1);

@@ -82,6 +82,42 @@ TEST_CASE("warps meet at bar.sync, or race") {
         "nothing orders the two"}});
 }
 
+TEST_CASE("accesses of different widths meet") {
+  const std::string whole = "@%p0 st.shared.v4.u32 [cells], {%r0, %r0, %r0, %r0};\n";
+  const std::string part = "@%p3 st.shared.u32 [cells+4], %r0;\n";
+  const std::string read = "@%p0 ld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [cells];\n";
+  const std::string again = "@%p3 st.shared.v4.u32 [cells], {%r0, %r0, %r0, %r0};\n";
+  const std::string meet = "bar.sync 0;\n";
+  check_all(
+      {{"a part of what is written", whole + "@%p3 ld.shared.u8 %r6, [cells+15];", "st.shared.v4.u32"},
+       {"a part is written", whole + meet + part + read, "st.shared.u32 [cells+4]"},
+       {"a part is written before", whole + meet + part + meet + read, ""},
+       {"parts beside each other", "@%p0 st.shared.u32 [cells], %r0;\n" + part + meet + read, ""},
+       {"one of them too late", "@%p0 st.shared.u32 [cells], %r0;\n" + meet + part + read, "u32 [cells+4]"},
+       {"whole again", part + meet + again + meet + read + meet + again, ""},
+       {"whole again, too early", part + meet + again + meet + read + again, "ld.shared.v4.u32"},
+       {"readers of parts", whole + meet + "@%p3 ld.shared.u64 %rd1, [cells+8];\n" + whole,
+        "ld.shared.u64 %rd1"},
+       {"a reader of all",
+        whole + meet + "@%p3 ld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [cells];\n" +
+            "@%p0 st.shared.u8 [cells+9], %r0;",
+        "ld.shared.v4.u32"},
+       {"a lane each has a part", "st.shared.u32 [%r5], %r0;\nld.shared.u32 %r6, [%r5];\n" + meet + whole,
+        ""},
+       {"an engine writes a part",
+        whole + meet + "@%p3 cp.async.ca.shared.global [cells+4], [%out], 4;\n" + "cp.async.wait_all;\n" +
+            meet + read,
+        ""}});
+  // What the engine did not write is still the first thread's, whom warp 2 has not met.
+  check_all({{"the rest remains",
+              "setp.eq.u32 %p4, %r2, 2;\n" + whole +
+                  "@!%p4 bar.sync 1, 64;\n"
+                  "@%p3 cp.async.ca.shared.global [cells+4], [%out], 4;\ncp.async.wait_all;\n"
+                  "@!%p4 bar.sync 1, 64;\n@%p4 ld.shared.u32 %r6, [cells+12];",
+              "st.shared.v4.u32"}},
+            {.block = {96, 1, 1}});
+}
+
 TEST_CASE("warps that may store one constant still may not store what differs") {
   RunShape shape{.block = {64, 1, 1}};
   shape.options.constant_races = false;
