@@ -13,7 +13,7 @@ namespace jfa::simulator {
 /// Accesses of some lanes of a warp in one tick; or of an asynchronous operation.
 struct GlobalAccess {
   std::uint32_t tick = 0;  // 0: none. Of an operation: its id
-  LaneMask lanes = 0;      // 0: an operation
+  LaneMask lanes = 0;      // of an operation: that of the thread that issued it
   std::uint32_t pc = 0;
   ClusterId cluster = 0;
   Strand strand = 0;       // of the thread, also of an operation's

@@ -11,25 +11,8 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kCellBytes = 4;
-constexpr std::uint32_t kPageCells = 1024;
-constexpr std::uint64_t kPageBytes = kCellBytes * kPageCells;
-constexpr std::uint8_t kWholeCell = 0xf;
-constexpr std::size_t kMostLogged = std::size_t{1} << 23;
-
 const char* verb(RaceShadow::Access access) {
   return access == RaceShadow::Access::kRead ? "reads" : "writes";
-}
-
-// Calls visit(address, mask) for the part of [begin, end) in each cell: a bit of the mask for each byte.
-template <class Visit>
-void for_each_piece(std::uint64_t begin, std::uint64_t end, Visit visit) {
-  for (std::uint64_t at = begin; at < end;) {
-    const std::uint64_t cell = at / kCellBytes * kCellBytes;
-    const std::uint64_t last = std::min(end, cell + kCellBytes);
-    visit(at, static_cast<std::uint8_t>((1u << (last - cell)) - (1u << (at - cell))));
-    at = last;
-  }
 }
 
 constexpr MemoryOrder kWeak{};
@@ -37,71 +20,12 @@ constexpr MemoryOrder kReduction{.strong = true, .updates = true};
 
 }  // namespace
 
-struct GlobalRaceShadow::Cell {
-  Record write;              // the last one
-  Record other;              // the only other access …
-  std::uint32_t others = 0;  // … or index + 1 into others_
-};
-
-struct GlobalRaceShadow::Page {
-  std::unique_ptr<std::array<Cell, kPageCells>> cells;  // null until the grid writes it
-  GlobalReadLog reads;                                  // until then
-};
-
 GlobalRaceShadow::GlobalRaceShadow(Machine& machine) : machine_(machine) {}
 GlobalRaceShadow::~GlobalRaceShadow() = default;
 
 void GlobalRaceShadow::add_cluster(std::shared_ptr<HappensBefore> order) {
   order->set_cluster(static_cast<ClusterId>(clusters_.size()));
   clusters_.push_back(std::move(order));
-}
-
-// --- Cells
-
-GlobalRaceShadow::Page& GlobalRaceShadow::page(std::uint64_t address) {
-  const std::uint64_t number = address / kPageBytes;
-  if (last_page_ == nullptr || number != last_number_) {
-    last_number_ = number;
-    last_page_ = &pages_[number];
-  }
-  return *last_page_;
-}
-
-void GlobalRaceShadow::make_cells(Page& page) {
-  page.cells = std::make_unique<std::array<Cell, kPageCells>>();
-  logged_ -= page.reads.size();
-  page.reads.take([&](std::uint32_t offset, std::uint32_t bytes, Record record) {
-    for_each_piece(offset, offset + bytes, [&](std::uint64_t at, std::uint8_t mask) {
-      record.bytes = mask;
-      add_other((*page.cells)[at / kCellBytes], record, /*synced=*/0);
-    });
-  });
-}
-
-void GlobalRaceShadow::log_read(Page& page, std::uint64_t address, std::uint32_t bytes,
-                                const Record& record) {
-  if (logged_ >= kMostLogged) return;
-  logged_ -= page.reads.size();
-  page.reads.add(static_cast<std::uint32_t>(address % kPageBytes), bytes, record);
-  logged_ += page.reads.size();
-}
-
-template <class Visit>
-void GlobalRaceShadow::for_each_cell(std::uint64_t address, std::uint32_t bytes, const Record* logged,
-                                     Visit visit) {
-  const std::uint64_t end = address + bytes;
-  for (std::uint64_t at = address; at < end;) {
-    const std::uint64_t page_end = std::min(end, (at / kPageBytes + 1) * kPageBytes);
-    Page& p = page(at);
-    if (p.cells == nullptr && logged == nullptr) make_cells(p);
-    if (p.cells == nullptr)
-      log_read(p, at, static_cast<std::uint32_t>(page_end - at), *logged);
-    else
-      for_each_piece(at, page_end, [&](std::uint64_t piece, std::uint8_t mask) {
-        visit((*p.cells)[piece % kPageBytes / kCellBytes], mask, piece);
-      });
-    at = page_end;
-  }
 }
 
 GlobalAccessor GlobalRaceShadow::accessor_of(const ProgramPoint& point) const {
@@ -168,10 +92,7 @@ const GlobalRaceShadow::Record* GlobalRaceShadow::conflict(const Cell& cell, std
            !strong_together(r, accessor, order) && !ordered(r, accessor, access);
   };
   if (conflicts(cell.write)) return &cell.write;
-  if (cell.others == 0) return conflicts(cell.other) ? &cell.other : nullptr;
-  for (const Record& r : others_[cell.others - 1])
-    if (conflicts(r)) return &r;
-  return nullptr;
+  return cells_.find_other(cell, conflicts);
 }
 
 // Whether whatever races with the older access also races with the new one, a write that races with nothing.
@@ -181,58 +102,6 @@ bool GlobalRaceShadow::stands_for(const Record& record, const Record& older, con
   return older.strong && older.scope >= record.scope && ordered(older, accessor, Access::kRead);
 }
 
-// Of two operations: what a thread stores in bulk ends in order.
-bool GlobalRaceShadow::same_thread(const Record& a, const Record& b) const {
-  return operations_[a.tick - 1].lane == operations_[b.tick - 1].lane;
-}
-
-// A reader, or a writer that is not the last. Takes the place of one that it is at least as hard to be
-// ordered after as. `synced`: up to there the lanes of its warp are ordered before it.
-void GlobalRaceShadow::add_other(Cell& cell, const Record& record, std::uint32_t synced) {
-  const auto merge = [&](Record& old) {
-    if (old.tick == 0) {
-      old = record;
-      return true;
-    }
-    if (old.cluster != record.cluster || old.strand != record.strand || old.operation != record.operation ||
-        old.strong != record.strong || old.wrote != record.wrote || old.scope != record.scope)
-      return false;
-    if (old.tick == record.tick && (old.lanes == record.lanes || old.bytes == record.bytes)) {
-      old.lanes |= record.lanes;
-      old.bytes |= record.bytes;
-      return true;
-    }
-    const bool implied = record.operation ? record.wrote && same_thread(old, record)
-                                          : old.lanes == record.lanes || old.tick <= synced;
-    if (!implied || (old.bytes & ~record.bytes) != 0) return false;
-    old = record;
-    return true;
-  };
-  if (cell.others == 0) {
-    if (merge(cell.other)) return;
-    if (free_others_.empty()) {
-      others_.emplace_back();
-      free_others_.push_back(static_cast<std::uint32_t>(others_.size()));
-    }
-    cell.others = free_others_.back();
-    free_others_.pop_back();
-    others_[cell.others - 1].push_back(cell.other);
-  }
-  std::vector<Record>& others = others_[cell.others - 1];
-  for (Record& old : others)
-    if (merge(old)) return;
-  others.push_back(record);
-}
-
-// Behind a strong write, which need not be ordered behind all there is. Only where the list is about to grow.
-void GlobalRaceShadow::forget_implied(Cell& cell, const Record& record, const Accessor& accessor) {
-  if (cell.others == 0) return;
-  std::vector<Record>& others = others_[cell.others - 1];
-  if (others.size() < others.capacity()) return;
-  std::erase_if(others, [&](const Record& old) { return stands_for(record, old, accessor); });
-  if (others.size() > others.capacity() / 2) others.reserve(2 * others.capacity());
-}
-
 void GlobalRaceShadow::set_writer(Cell& cell, const Record& record, const Accessor& accessor) {
   const Record last = cell.write;
   cell.write = record;
@@ -240,15 +109,12 @@ void GlobalRaceShadow::set_writer(Cell& cell, const Record& record, const Access
       last.scope == record.scope) {
     cell.write.bytes |= last.bytes;
   } else if (last.tick != 0 && !stands_for(record, last, accessor)) {
-    forget_implied(cell, record, accessor);
-    add_other(cell, last, /*synced=*/0);
+    // A strong write need not be ordered behind all there is.
+    cells_.thin_others(cell, [&](const Record& old) { return stands_for(record, old, accessor); });
+    cells_.add_other(cell, last, /*synced=*/0);
   }
-  if (record.bytes != kWholeCell || record.strong) return;
-  // Whoever is ordered behind this write is behind all that it is ordered behind.
-  cell.other = Record{};
-  if (cell.others == 0) return;
-  others_[cell.others - 1].clear();
-  free_others_.push_back(std::exchange(cell.others, 0));
+  // Whoever is ordered behind a weak write is behind all that it is ordered behind.
+  if (record.bytes == GlobalRaceCells::kWholeCell && !record.strong) cells_.forget_others(cell);
 }
 
 // --- Threads
@@ -258,11 +124,11 @@ void GlobalRaceShadow::read(std::uint64_t address, std::uint32_t bytes, const Pr
   const Accessor accessor = accessor_of(point);
   Record record = record_of(accessor, point, order);
   const Record* const logged = order.strong ? nullptr : &record;
-  for_each_cell(address, bytes, logged, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
+  cells_.for_each(address, bytes, logged, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
     record.bytes = mask;
     if (const Record* other = conflict(cell, mask, Access::kRead, accessor, order))
       refuse(Access::kRead, at, nullptr, *other, point);
-    if (!order.updates) add_other(cell, record, accessor.clock->synced());
+    if (!order.updates) cells_.add_other(cell, record, accessor.clock->synced());
   });
   if (order.strong) meetings_.read(address, accessor, order);
 }
@@ -273,7 +139,7 @@ void GlobalRaceShadow::write(std::uint64_t address, std::uint32_t bytes, const P
   accessor.clock->note_write(accessor.lane, FencedSpace::kGlobal);
   Record record = record_of(accessor, point, order);
   record.wrote = true;
-  for_each_cell(address, bytes, /*logged=*/nullptr, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
+  cells_.for_each(address, bytes, /*logged=*/nullptr, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
     record.bytes = mask;
     // Lanes may write the same place in one instruction: one of them wins.
     const bool together = cell.write.together(record) && cell.write.pc == record.pc;
@@ -281,13 +147,16 @@ void GlobalRaceShadow::write(std::uint64_t address, std::uint32_t bytes, const P
     if (other != nullptr) refuse(Access::kWrite, at, nullptr, *other, point);
     set_writer(cell, record, accessor);
   });
-  if (order.strong) meetings_.write(address, accessor, order);
+  if (order.strong)
+    meetings_.write(address, accessor, order);
+  else
+    cells_.join_lines(address, bytes);
 }
 
 // --- Asynchronous operations
 
-FlightOwner::FlightId GlobalRaceShadow::begin(const ProgramPoint& point) {
-  operations_.push_back({{}, "", std::max(point.lane, 0)});
+FlightOwner::FlightId GlobalRaceShadow::begin() {
+  operations_.emplace_back();
   return operations_.size();
 }
 
@@ -299,11 +168,10 @@ void GlobalRaceShadow::access(FlightId operation, Access access, std::uint64_t a
   operations_[operation - 1].what = what;
   Record record = record_of(accessor, point, order);
   record.tick = static_cast<std::uint32_t>(operation);
-  record.lanes = 0;
   record.operation = true;
   record.wrote = writes;
   const Record* const logged = writes ? nullptr : &record;
-  for_each_cell(address, bytes, logged, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
+  cells_.for_each(address, bytes, logged, [&](Cell& cell, std::uint8_t mask, std::uint64_t at) {
     record.bytes = mask;
     if (const Record* other = conflict(cell, mask, access, accessor, order))
       refuse(access, at, what, *other, point);
@@ -315,8 +183,9 @@ void GlobalRaceShadow::access(FlightId operation, Access access, std::uint64_t a
           fmt::format("{} reads {}, which a thread of this grid wrote without fence.proxy.async behind it",
                       what, place(at)),
           fmt::format("it was written by {}", describe(w)));
-    add_other(cell, record, /*synced=*/0);
+    cells_.add_other(cell, record, /*synced=*/0);
   });
+  if (writes && !reduces) cells_.join_lines(address, bytes);
 }
 
 void GlobalRaceShadow::end(FlightId operation, const Epoch& event) {
@@ -329,7 +198,7 @@ FlightRef GlobalRaceShadow::one_access(Access access, std::uint64_t address, std
                                        const char* what, const ProgramPoint& point, bool reduces) {
   GlobalRaceShadow* races = point.cta->machine().global_races();
   if (races == nullptr) return {};
-  const FlightRef flight{races, races->begin(point)};
+  const FlightRef flight{races, races->begin()};
   races->access(flight.id, access, address, bytes, what, point, reduces);
   return flight;
 }

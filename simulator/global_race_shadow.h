@@ -1,21 +1,16 @@
 // Races in global memory: two accesses of the same bytes by one grid, one of them a write, that nothing
 // orders. Threads of different clusters are ordered by fences and atomics only; the end of a grid orders all.
-//
-// Accesses are recorded per four bytes, by the last writer and the others that a later access may race with;
-// reads of a page that the grid has not yet written or accessed strongly are only logged. Of these, which
-// cost 28 bytes for a warp's load or a copy's rows of a page, the first eight million are remembered.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "simulator/async_shadow.h"
 #include "simulator/global_access.h"
 #include "simulator/global_meetings.h"
-#include "simulator/global_read_log.h"
+#include "simulator/global_race_cells.h"
 #include "simulator/happens_before.h"
 #include "simulator/memory_order.h"
 #include "simulator/race_shadow.h"
@@ -43,7 +38,7 @@ class GlobalRaceShadow final : public FlightOwner {
 
   // --- Asynchronous operations, at the instruction that starts one. `what`: "TMA load", for reports.
   /// A new operation in flight.
-  FlightId begin(const ProgramPoint& point);
+  FlightId begin();
   /// The operation accesses the bytes on behalf of the point's thread. Throws kRace, and kMissingFence for a
   /// read of what a thread of the grid wrote without a proxy fence. `reduces`: an atomic.
   void access(FlightId operation, Access access, std::uint64_t address, std::uint32_t bytes, const char* what,
@@ -55,22 +50,13 @@ class GlobalRaceShadow final : public FlightOwner {
 
  private:
   using Record = GlobalAccess;
-  struct Cell;
-  struct Page;
+  using Cell = GlobalRaceCells::Cell;
   using Accessor = GlobalAccessor;
   struct Operation {
     Epoch completion;  // tick 0: in flight
     const char* what = "";
-    int lane = 0;  // of the thread that issued it
   };
 
-  Page& page(std::uint64_t address);
-  void make_cells(Page& page);
-  void log_read(Page& page, std::uint64_t address, std::uint32_t bytes, const Record& record);
-  /// Calls visit(cell, mask, address) for each cell. `logged`: a weak read, which pages without cells log
-  /// instead; null: they are given cells.
-  template <class Visit>
-  void for_each_cell(std::uint64_t address, std::uint32_t bytes, const Record* logged, Visit visit);
   Accessor accessor_of(const ProgramPoint& point) const;
   Record record_of(const Accessor& accessor, const ProgramPoint& point, const MemoryOrder& order) const;
   Epoch event_of(const Record& record) const;
@@ -80,9 +66,6 @@ class GlobalRaceShadow final : public FlightOwner {
   const Record* conflict(const Cell& cell, std::uint8_t bytes, Access access, const Accessor& accessor,
                          const MemoryOrder& order) const;
   bool stands_for(const Record& record, const Record& older, const Accessor& accessor) const;
-  bool same_thread(const Record& a, const Record& b) const;
-  void add_other(Cell& cell, const Record& record, std::uint32_t synced);
-  void forget_implied(Cell& cell, const Record& record, const Accessor& accessor);
   void set_writer(Cell& cell, const Record& record, const Accessor& accessor);
   [[noreturn]] void refuse(Access access, std::uint64_t address, const char* what, const Record& record,
                            const ProgramPoint& point) const;
@@ -91,12 +74,7 @@ class GlobalRaceShadow final : public FlightOwner {
 
   Machine& machine_;
   std::vector<std::shared_ptr<HappensBefore>> clusters_;
-  std::unordered_map<std::uint64_t, Page> pages_;
-  std::uint64_t last_number_ = 0;  // of the page looked for last
-  Page* last_page_ = nullptr;
-  std::size_t logged_ = 0;  // entries of the pages' logs
-  std::vector<std::vector<Record>> others_;
-  std::vector<std::uint32_t> free_others_;
+  GlobalRaceCells cells_;
   std::vector<Operation> operations_;  // by id - 1
   GlobalMeetings meetings_;
 };

@@ -26,7 +26,7 @@ class GlobalReadLog {
       GlobalAccess access = run.access;
       LaneMask lanes = run.access.lanes;
       for (int i = 0; i < run.count; ++i, lanes &= lanes - 1) {
-        access.lanes = lanes & -lanes;
+        if (!access.operation) access.lanes = lanes & -lanes;
         visit(static_cast<std::uint32_t>(run.offset + i * run.stride), std::uint32_t{run.bytes}, access);
       }
     }

@@ -43,7 +43,7 @@ FlightRef access_tensor(const TensorBox& box, GlobalRaceShadow::Access access, c
                         const ProgramPoint& point, bool reduces = false) {
   GlobalRaceShadow* races = point.cta->machine().global_races();
   if (races == nullptr) return {};
-  const FlightRef flight{races, races->begin(point)};
+  const FlightRef flight{races, races->begin()};
   const bool writes = access == GlobalRaceShadow::Access::kWrite;
   box.for_each_row([&](const BoxRow& row) {
     const std::uint32_t bytes = writes ? stored_bytes(box.map, row) : row.valid_bytes;

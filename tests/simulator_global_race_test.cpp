@@ -173,6 +173,31 @@ TEST_CASE("what a bulk copy writes is there when its thread has waited for the w
       kTwoCtas);
 }
 
+TEST_CASE("accesses of different widths meet") {
+  const std::string fill =
+      "shl.b32 %r3, %r0, 2;\nmov.u32 %r4, cells;\nadd.u32 %r4, %r4, %r3;\nst.shared.u32 [%r4], %r0;\n"
+      "setp.eq.u32 %p3, %r0, 32;  // of another warp\nfence.proxy.async;\nbar.sync 0;\n";
+  const std::string store =
+      "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%out+64], [cells], 64;\n"
+      "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n";
+  const std::string part = "@%p3 st.global.u16 [%out+70], 7;\n",
+                    read = "@%p3 ld.global.u8 %r6, [%out+127];\n";
+  const std::string beside = "@%p3 st.global.v4.u32 [%out+112], {%r0, %r0, %r0, %r0};\n";
+  const std::string meet = "bar.sync 0;\n";
+  check_all({{"a part is read", fill + store + meet + read, ""},
+             {"a part is read too early", fill + store + read, kNothingOrders},
+             {"a part is written behind", fill + store + meet + part + meet + store, ""},
+             {"and overwritten too early", fill + store + meet + part + store, "st.global.u16"},
+             {"parts beside each other",
+              fill + "@%p0 st.global.u16 [%out+68], 7;\n" + part + meet + store + meet + read, ""},
+             {"a reader of a part", fill + store + meet + read + store, "ld.global.u8"},
+             {"what a part was read of is whole again",
+              fill + store + meet + part + meet + store + meet + beside + meet + store, ""},
+             {"whole again, and no longer", fill + store + meet + part + meet + store + meet + beside + store,
+              "st.global.v4"}},
+            {.block = {64, 1, 1}});
+}
+
 TEST_CASE("a bulk copy reads what threads of its grid wrote behind a proxy fence of global memory") {
   const std::string load =
       "mbarrier.init.shared.b64 [bar], 1;\nmbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;\n"
