@@ -143,8 +143,9 @@ Status check_shape(std::uint32_t bits, const MmaForm& form, const InstructionDes
   if (form.weight_stationary) return check_weight_stationary_shape(bits, form, descriptor);
   const std::uint32_t m = descriptor.m;
   const std::uint32_t n = descriptor.n;
-  if (form.sparse && m != 128 * static_cast<std::uint32_t>(form.cta_group))
-    return error(bits, "M = {} of a sparse mma: where metadata lies is known for 128 rows in a CTA only", m);
+  if (form.sparse && is_block_scaled(form.kind) && form.cta_group == 2 && m == 128)
+    return error(bits,
+                 "M = 128 of a pair of CTAs (sparse, block scales): where factors of B lie is not known");
   if (is_block_scaled(form.kind) && form.cta_group == 1) {
     if (m != 128) return error(bits, "M = {} is not 128 (block scales, cta_group::1)", m);
   } else if (form.cta_group == 1 ? (m != 64 && m != 128) : (m != 128 && m != 256)) {

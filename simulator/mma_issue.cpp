@@ -36,6 +36,7 @@ class MmaIssue {
   SharedOperand shared_operand(const char* name, std::uint64_t descriptor, MatrixMajor major,
                                std::uint32_t rows, MmaElement type) const;
   void check_lane(TensorAddress address, const char* name) const;
+  void check_same_lane(TensorAddress address, const char* name) const;
   TensorMemoryShadow::FlightId begin(CtaTensorMemory& state, TensorMemoryShadow::Access access,
                                      const TensorRegion& region);
   void begin_read(CtaTensorMemory& state, const TensorRegion& region, const char* what);
@@ -62,7 +63,9 @@ MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint
       shared_operand("B", arguments.b_descriptor, instruction.b_major, product_.b_rows(), instruction.b_type);
   if (form.sparse) {
     product_.b_second = second_step(product_.b, point);
-    product_.metadata = sparse_metadata(arguments.metadata_address, form, instruction, point);
+    SparseMetadata& metadata = product_.metadata =
+        sparse_metadata(arguments.metadata_address, form, instruction, point);
+    metadata.half_datapath = product_.in_half_datapath();
   }
   if (is_block_scaled(form.kind)) {
     product_.a_scales = a_scale_factors(arguments.a_scale_address, form, instruction, point);
@@ -75,20 +78,19 @@ MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint
 
   const TensorAddress d = product_.d = TensorAddress(arguments.d_address);
   check_lane(d, "the accumulator");
-  blocks_ = accumulator_blocks(form.cta_group, instruction.m, form.weight_stationary);
+  blocks_ = accumulator_blocks(form.cta_group, instruction.m, product_.accumulator_form());
   d_region_ = {blocks_ << d.lane / kTensorBlockLanes, d.column, d.column + product_.d_columns()};
   if (form.a_in_tensor_memory) {
     const TensorAddress a(arguments.a_address);
     check_lane(a, "the A operand");
-    if (a.lane != d.lane) {
-      fail_at(ErrorKind::kTensorMemory, point, a.bits(),
-              fmt::format("the A operand starts at lane {}, the accumulator at lane {}", a.lane, d.lane));
-    }
+    check_same_lane(a, "the A operand");
     a_region_ = {blocks_ << a.lane / kTensorBlockLanes, a.column, a.column + kTensorOperandColumns};
   }
+  if (form.sparse) check_same_lane(TensorAddress(arguments.metadata_address), "the sparse metadata");
   // The shape, so that differing types and sizes count as different accumulators; majors and signs may
   // differ.
-  const std::uint32_t shape_bits = std::uint32_t{form.weight_stationary} << 31 | instruction.m << 16 |
+  const std::uint32_t shape_bits = std::uint32_t{form.weight_stationary} << 31 |
+                                   std::uint32_t{product_.in_half_datapath()} << 30 | instruction.m << 16 |
                                    instruction.n << 1 | static_cast<std::uint32_t>(instruction.d_type);
   order_ = product_.ctas[0]->extension<CtaTensorMemory>().sm().order(arguments.d_address, shape_bits,
                                                                      form.cta_group);
@@ -108,12 +110,18 @@ SharedOperand MmaIssue::shared_operand(const char* name, std::uint64_t descripto
 }
 
 void MmaIssue::check_lane(TensorAddress address, const char* name) const {
-  const MmaForm& form = product_.form();
-  const bool half_datapath = form.cta_group == 1 && product_.instruction.m == 64 && !form.weight_stationary;
+  const bool half_datapath = product_.in_half_datapath();
   if (address.lane == 0 || (half_datapath && address.lane == kTensorBlockLanes)) return;
   fail_at(ErrorKind::kTensorMemory, point_, address.bits(),
           fmt::format("{} at tensor memory {:#010x} of a product with M = {}: its lane {} must be {}", name,
                       address.bits(), product_.instruction.m, address.lane, half_datapath ? "0 or 16" : "0"));
+}
+
+void MmaIssue::check_same_lane(TensorAddress address, const char* name) const {
+  if (address.lane == product_.d.lane) return;
+  fail_at(
+      ErrorKind::kTensorMemory, point_, address.bits(),
+      fmt::format("{} starts at lane {}, the accumulator at lane {}", name, address.lane, product_.d.lane));
 }
 
 TensorMemoryShadow::FlightId MmaIssue::begin(CtaTensorMemory& state, TensorMemoryShadow::Access access,

@@ -34,11 +34,17 @@ struct MmaProduct {
   std::uint32_t cta_count() const { return static_cast<std::uint32_t>(ctas.size()); }
   std::uint32_t a_rows() const { return instruction.m / cta_count(); }
   std::uint32_t b_rows() const { return instruction.n / cta_count(); }
+  AccumulatorForm accumulator_form() const {
+    return form().weight_stationary ? AccumulatorForm::kWeightStationary
+           : form().sparse          ? AccumulatorForm::kSparse
+                                    : AccumulatorForm::kDense;
+  }
+  bool in_half_datapath() const { return half_datapath(form().cta_group, instruction.m, accumulator_form()); }
   std::uint32_t d_columns() const {
-    return accumulator_columns(form().cta_group, instruction.m, instruction.n, form().weight_stationary);
+    return accumulator_columns(form().cta_group, instruction.m, instruction.n, accumulator_form());
   }
   AccumulatorPlace place(std::uint32_t m, std::uint32_t n) const {
-    return accumulator_place(form().cta_group, instruction.m, instruction.n, m, n, form().weight_stationary);
+    return accumulator_place(form().cta_group, instruction.m, instruction.n, m, n, accumulator_form());
   }
 };
 

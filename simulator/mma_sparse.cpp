@@ -22,21 +22,28 @@ MetadataPlace metadata_place(std::uint32_t elements, std::uint32_t m, std::uint3
   return {m % 8 + 16 * (m / 16) + 8 * (along_k / 4), m / 8 % 2 * 4 + along_k % 4};
 }
 
+MetadataPlace SparseMetadata::place(std::uint32_t m, std::uint32_t k) const {
+  MetadataPlace place = metadata_place(elements, m, k);
+  if (half_datapath) place.lane += m / kTensorBlockLanes * kTensorBlockLanes;
+  place.lane += lane;
+  return place;
+}
+
 std::uint32_t SparseMetadata::nibble(Cta& cta, std::uint32_t m, std::uint32_t k,
                                      const ProgramPoint& point) const {
   TensorMemory& memory = cta.extension<CtaTensorMemory>().memory();
-  const MetadataPlace place = metadata_place(elements, m, k);
-  const std::uint32_t cell_column = column + place.nibble / 8;
-  const auto read_at = [&](std::uint32_t lane) {
-    return memory.cell(lane, cell_column) >> place.nibble % 8 * 4 & 0xf;
+  const MetadataPlace at = place(m, k);
+  const std::uint32_t cell_column = column + at.nibble / 8;
+  const auto read_at = [&](std::uint32_t from) {
+    return memory.cell(from, cell_column) >> at.nibble % 8 * 4 & 0xf;
   };
-  const std::uint32_t value = read_at(place.lane);
-  for (std::uint32_t lane = place.lane + rows; lane < kTensorLanes; lane += rows)
-    if (read_at(lane) != value)
-      fail_at(ErrorKind::kTensorMemory, point, TensorAddress(lane, cell_column).bits(),
+  const std::uint32_t value = read_at(at.lane);
+  for (std::uint32_t other = at.lane + rows; other < kTensorLanes && !half_datapath; other += rows)
+    if (read_at(other) != value)
+      fail_at(ErrorKind::kTensorMemory, point, TensorAddress(other, cell_column).bits(),
               fmt::format("the sparse metadata of row {} differs between lanes {} and {} of column {}: every "
                           "{} lanes must have it",
-                          m, place.lane, lane, cell_column, rows));
+                          m, at.lane, other, cell_column, rows));
   return value;
 }
 
@@ -47,9 +54,8 @@ void SparseMetadata::read(Cta& cta, std::vector<std::uint8_t>& positions, const 
       const std::uint32_t bits = nibble(cta, m, k, point);
       const MetadataNibble kept = decode_metadata_nibble(bits, group, /*ascending=*/true);
       if (kept.wrong != nullptr) {
-        const MetadataPlace place = metadata_place(elements, m, k);
-        fail_at(ErrorKind::kInvalidOperand, point,
-                TensorAddress(place.lane, column + place.nibble / 8).bits(),
+        const MetadataPlace at = place(m, k);
+        fail_at(ErrorKind::kInvalidOperand, point, TensorAddress(at.lane, column + at.nibble / 8).bits(),
                 fmt::format("the sparse metadata of row {}, k = {} … {} is {:#x}: {}", m, k, k + group - 1,
                             bits, kept.wrong));
       }
@@ -61,12 +67,12 @@ void SparseMetadata::read(Cta& cta, std::vector<std::uint8_t>& positions, const 
 SparseMetadata sparse_metadata(std::uint32_t address_bits, const MmaForm& form,
                                const InstructionDescriptor& instruction, const ProgramPoint& point) {
   const TensorAddress address(address_bits);
-  if (address.lane != 0 || address.column % 2 != 0)
+  if (address.column % 2 != 0)
     fail_at(
         ErrorKind::kTensorMemory, point, address_bits,
-        fmt::format("the sparse metadata at tensor memory {:#010x}: its lane must be 0 and its column even",
-                    address_bits));
-  return {address.column + instruction.sparsity_selector, kMmaStepBytes / element_bytes(instruction.a_type),
+        fmt::format("the sparse metadata at tensor memory {:#010x}: its column must be even", address_bits));
+  return {address.lane, address.column + instruction.sparsity_selector,
+          kMmaStepBytes / element_bytes(instruction.a_type),
           instruction.m / static_cast<std::uint32_t>(form.cta_group)};
 }
 

@@ -54,29 +54,28 @@ TensorCell register_cell(TensorShape shape, int index, int lane, std::uint32_t h
 }
 
 AccumulatorPlace accumulator_place(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
-                                   std::uint32_t m, std::uint32_t n, bool weight_stationary) {
-  if (weight_stationary) {
-    // All lanes are used: pieces of the columns lie side by side in the lanes.
-    const std::uint32_t columns = accumulator_columns(cta_group, m_extent, n_extent, true);
-    return {0, {m + m_extent * (n / columns), n % columns}};
-  }
-  if (cta_group == 1) {
-    // M = 64 uses half of the datapath: sixteen rows in each warp's quarter.
-    return {0, {m_extent == 64 ? m % 16 + 32 * (m / 16) : m, n}};
-  }
-  if (m_extent == 256) return {m / 128, {m % 128, n}};
-  const std::uint32_t half = n_extent / 2;
-  return {m / 64, {m % 64 + 64 * (n / half), n % half}};
+                                   std::uint32_t m, std::uint32_t n, AccumulatorForm form) {
+  // Pieces of the columns lie side by side in the lanes, where one piece does not take all of them.
+  const std::uint32_t columns = accumulator_columns(cta_group, m_extent, n_extent, form);
+  const std::uint32_t rows = m_extent / static_cast<std::uint32_t>(cta_group);
+  const std::uint32_t row = m % rows;
+  const std::uint32_t lane = half_datapath(cta_group, m_extent, form) ? row % 16 + 32 * (row / 16) : row;
+  return {m / rows, {lane + rows * (n / columns), n % columns}};
 }
 
 std::uint32_t accumulator_columns(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
-                                  bool weight_stationary) {
-  if (weight_stationary) return n_extent / (kTensorLanes / m_extent);
-  return cta_group == 2 && m_extent == 128 ? n_extent / 2 : n_extent;
+                                  AccumulatorForm form) {
+  if (form == AccumulatorForm::kWeightStationary) return n_extent / (kTensorLanes / m_extent);
+  return cta_group == 2 && m_extent == 128 && form == AccumulatorForm::kDense ? n_extent / 2 : n_extent;
 }
 
-std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent, bool weight_stationary) {
-  return cta_group == 1 && m_extent == 64 && !weight_stationary ? 0b01010101 : 0xff;
+bool half_datapath(int cta_group, std::uint32_t m_extent, AccumulatorForm form) {
+  if (form == AccumulatorForm::kWeightStationary) return false;
+  return cta_group == 1 ? m_extent == 64 : m_extent == 128 && form == AccumulatorForm::kSparse;
+}
+
+std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent, AccumulatorForm form) {
+  return half_datapath(cta_group, m_extent, form) ? 0b01010101 : 0xff;
 }
 
 ScalePlace scale_place(std::uint32_t row, std::uint32_t rows, bool in_halves) {

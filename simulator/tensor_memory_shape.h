@@ -31,20 +31,27 @@ std::uint32_t shape_lanes(TensorShape shape);
 /// and high half.
 TensorCell register_cell(TensorShape shape, int index, int lane, std::uint32_t half_split, bool packed);
 
+/// Which products spread their accumulators alike: mma, mma.sp, and mma.ws and .ws.sp.
+enum class AccumulatorForm : std::uint8_t { kDense, kSparse, kWeightStationary };
+
 /// Which CTA of the pair (0 for cta_group::1) holds element (m, n) of an M x N accumulator, and where from
-/// the accumulator's address. weight_stationary: of mma.ws, which has M = 32 too.
+/// the accumulator's address. M = 32: of mma.ws only.
 struct AccumulatorPlace {
   std::uint32_t cta = 0;
   TensorCell cell;
 };
 AccumulatorPlace accumulator_place(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
-                                   std::uint32_t m, std::uint32_t n, bool weight_stationary = false);
+                                   std::uint32_t m, std::uint32_t n,
+                                   AccumulatorForm form = AccumulatorForm::kDense);
 
 /// Columns of one accumulator in each CTA.
 std::uint32_t accumulator_columns(int cta_group, std::uint32_t m_extent, std::uint32_t n_extent,
-                                  bool weight_stationary = false);
+                                  AccumulatorForm form = AccumulatorForm::kDense);
+/// Whether only 16 lanes of every quarter are used, the first or, from lane 16 on, the last.
+bool half_datapath(int cta_group, std::uint32_t m_extent, AccumulatorForm form = AccumulatorForm::kDense);
 /// Its blocks of 16 lanes, from lane 0.
-std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent, bool weight_stationary = false);
+std::uint32_t accumulator_blocks(int cta_group, std::uint32_t m_extent,
+                                 AccumulatorForm form = AccumulatorForm::kDense);
 
 /// Two 16-bit elements of A share a cell, even k in the low half: a step of K = 16 takes eight columns. Rows
 /// lie in the lanes of the accumulator's rows (cta_group::2 with M = 128: again 64 lanes up, see

@@ -26,7 +26,7 @@ Result<std::vector<bool>> decode_zero_column_mask(std::uint64_t bits, std::uint3
   // Columns that are zeros and columns that are not take turns. Of the two spans the manual's table and its
   // examples say the opposite; the examples are right by the fields' names (doubt 35).
   const std::uint32_t zeros = field(bits, 47, 40) + 1, used = field(bits, 55, 48) + 1;
-  const std::uint32_t piece = accumulator_columns(1, m, n, true);
+  const std::uint32_t piece = accumulator_columns(1, m, n, AccumulatorForm::kWeightStationary);
   for (std::uint32_t column = 0; column < n; ++column) {
     const auto i = static_cast<int>(column / piece);
     const bool zeros_first = field(bits, 32 + i, 32 + i) != 0;

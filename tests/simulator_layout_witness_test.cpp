@@ -181,7 +181,8 @@ TEST_CASE("accumulators of mma.ws: tmem_frg_ws") {
       std::uint32_t wrong = 0;
       for (std::uint32_t m = 0; m < f.m; ++m)
         for (std::uint32_t column = 0; column < n; ++column) {
-          const TensorCell cell = accumulator_place(1, f.m, n, m, column, true).cell;
+          const TensorCell cell =
+              accumulator_place(1, f.m, n, m, column, AccumulatorForm::kWeightStationary).cell;
           wrong += cell.lane + 128 * cell.column != m + f.column(column);
         }
       CAPTURE(n);

@@ -207,6 +207,15 @@ TEST_CASE("what is refused of sparse products with scales") {
   };
   check_refused(edited({}, ", [%b1]", ""), "has 8 operands, not 7");
   check_refused(edited(kMxF4, ".block32", ".scale_vec::1X"), "scale_vec::1X");
+  Case pair = kMxF4;
+  pair.ctas = 2;
+  const std::uint32_t m_field = 256u >> 4 << 24, fewer = 128u >> 4 << 24;
+  TensorProgram halves = make_program(pair);
+  const std::size_t descriptor = halves.issue.find("[%b3], ") + 7;
+  const std::size_t end = halves.issue.find(',', descriptor);
+  const auto bits = static_cast<std::uint32_t>(std::stoul(halves.issue.substr(descriptor, end - descriptor)));
+  halves.issue.replace(descriptor, end - descriptor, std::to_string((bits & ~m_field) | fewer));
+  check_refused(halves, "where factors of B lie is not known");
   TensorProgram program = make_program(kMxF4);
   program.cell(program.tensor, 0, 3, kMetadataColumn + 1) |= 0xf;
   check_refused(program, "the sparse metadata of row 3, k = 32 … 35 is 0xf: its two positions must ascend");

@@ -20,8 +20,15 @@ struct Case {
   const FloatFormat* format = &kBfloat16;
   std::uint32_t bytes = 2, types = 1u << 4 | 1u << 7 | 1u << 10;
   std::uint32_t n = 64, ctas = 1, selector = 0;
-  std::uint32_t m = 128;  // of a CTA; fewer: mma.ws
+  std::uint32_t m = 128;  // of a CTA
   bool weight_stationary = false;
+  std::uint32_t lane = 0;  // that everything in tensor memory begins at
+
+  // 16 rows in every quarter of the lanes.
+  bool half_datapath() const { return m == 64 && !weight_stationary; }
+  std::uint32_t lane_of(std::uint32_t row) const {
+    return half_datapath() ? lane + row % 16 + row / 16 * 32 : row;
+  }
   MatrixMajor b_major = MatrixMajor::kK;
   bool a_in_tensor_memory = false;
   std::uint32_t negate = 0;
@@ -71,9 +78,12 @@ TensorProgram make_program(const Case& c) {
         positions = {first, second};
         nibble = second << 2 | first;
       }
-      const MetadataPlace place = metadata_place(kept, m % c.m, k);
+      const std::uint32_t first_row = m % c.m / 16 * 16;  // metadata of 16 rows lies together
+      const MetadataPlace place = metadata_place(kept, m % 16, k);
       const std::uint32_t shift = place.nibble % 8 * 4;
-      for (std::uint32_t lane = place.lane; lane < kLanes; lane += c.m) {  // in every piece of the lanes
+      const std::uint32_t copies = c.weight_stationary ? kLanes / c.m : 1;  // in every piece of the lanes
+      for (std::uint32_t copy = 0; copy < copies; ++copy) {
+        const std::uint32_t lane = c.lane_of(first_row) + place.lane + copy * c.m;
         std::uint32_t& cell = p.cell(p.tensor, cta, lane, kMetadataColumn + c.selector + place.nibble / 8);
         cell = (cell & ~(0xfu << shift)) | nibble << shift;
       }
@@ -82,7 +92,8 @@ TensorProgram make_program(const Case& c) {
         a[m * depth + k + positions[i]] = value;
         const std::uint32_t place_of_it = k / 2 + i;
         if (c.a_in_tensor_memory) {
-          std::uint32_t& word = p.cell(p.tensor, cta, m % c.m, kAColumn + place_of_it * c.bytes / 4);
+          std::uint32_t& word =
+              p.cell(p.tensor, cta, c.lane_of(m % c.m), kAColumn + place_of_it * c.bytes / 4);
           const std::uint32_t at = place_of_it * c.bytes % 4 * 8;
           const std::uint32_t mask = c.bytes == 4 ? ~0u : ((1u << 8 * c.bytes) - 1) << at;
           word = (word & ~mask) | bits_of(value) << at;
@@ -98,19 +109,22 @@ TensorProgram make_program(const Case& c) {
   p.expected = p.tensor;
   for (std::uint32_t m = 0; m < m_extent; ++m)
     for (std::uint32_t n = 0; n < c.n; ++n) {
-      const AccumulatorPlace place =
-          accumulator_place(static_cast<int>(c.ctas), m_extent, c.n, m, n, c.weight_stationary);
-      std::uint32_t& d = p.cell(p.expected, place.cta, place.cell.lane, place.cell.column);
+      const AccumulatorPlace place = accumulator_place(
+          static_cast<int>(c.ctas), m_extent, c.n, m, n,
+          c.weight_stationary ? AccumulatorForm::kWeightStationary : AccumulatorForm::kSparse);
+      std::uint32_t& d = p.cell(p.expected, place.cta, c.lane + place.cell.lane, place.cell.column);
       int sum = 0;
       for (std::uint32_t k = 0; k < depth; ++k) sum += a[m * depth + k] * b[n * depth + k];
       d = std::bit_cast<std::uint32_t>(std::bit_cast<float>(d) +
                                        static_cast<float>(c.negate != 0 ? -sum : sum));
     }
+  const std::uint32_t lane_bits = c.lane << 16;
   p.issue = fmt::format(
-      "add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\nadd.u32 %b1, %t, {};\n"
-      "tcgen05.mma.{}sp.{}.{} [%t], {}, %a1, [%b1], {}, %p;\n",
-      a_descriptor, b_descriptor, kMetadataColumn, c.weight_stationary ? "ws." : "", p.cta_group(), c.kind,
-      c.a_in_tensor_memory ? fmt::format("[%t+{}]", kAColumn) : "%a0",
+      "add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\n"
+      "add.u32 %b1, %t, {};\nadd.u32 %b2, %t, {};\nadd.u32 %b3, %t, {};\n"
+      "tcgen05.mma.{}sp.{}.{} [%b2], {}, %a1, [%b1], {}, %p;\n",
+      a_descriptor, b_descriptor, lane_bits | kMetadataColumn, lane_bits, lane_bits | kAColumn,
+      c.weight_stationary ? "ws." : "", p.cta_group(), c.kind, c.a_in_tensor_memory ? "[%b3]" : "%a0",
       c.types | 1u << 2 | c.selector | c.negate | static_cast<std::uint32_t>(c.b_major) << 16 |
           (c.n >> 3) << 17 | (m_extent >> 4) << 24);
   return p;
@@ -152,6 +166,19 @@ TEST_CASE("sparse products: the selector, A in tensor memory, B along n, signs, 
   }
 }
 
+TEST_CASE("sparse products of 64 rows in a CTA use half of the lanes") {
+  for (const Case& kind : {Case{}, kTf32, kF8})
+    for (const std::uint32_t ctas : {1u, 2u})
+      for (const std::uint32_t lane : {0u, 16u}) {
+        Case c = kind;
+        c.m = 64;
+        c.ctas = ctas;
+        c.lane = lane;
+        c.a_in_tensor_memory = lane == 16;
+        check(c);
+      }
+}
+
 TEST_CASE("sparse products of mma.ws: every piece of the lanes has the metadata") {
   for (const Case& kind : {Case{}, kTf32, kF8})
     for (const std::uint32_t m : {32u, 64u, 128u}) {
@@ -184,10 +211,11 @@ TEST_CASE("what is refused of sparse products") {
   c.selector = 1;
   check_refused(make_program(c), "sparsity selector 1 (bits 1:0): it must be 0");
   check_refused(edited({}, "tcgen05.mma.sp.", "tcgen05.mma."), "operand");
+  check_refused(edited({}, "add.u32 %b1, %t, 264", "add.u32 %b1, %t, 265"), "its column must be even");
   c = {};
   c.m = 64;
-  check_refused(make_program(c), "where metadata lies is known for 128 rows in a CTA only");
-  check_refused(edited({}, "add.u32 %b1, %t, 264", "add.u32 %b1, %t, 265"), "its column even");
+  check_refused(edited(c, "add.u32 %b1, %t, 264", "add.u32 %b1, %t, 1048840"),
+                "the sparse metadata starts at lane 16, the accumulator at lane 0");
   // The second half of B would lie behind its 32-byte swizzled row.
   check_refused(edited({}, "add.u32 %b1", "or.b64 %a1, %a1, 0x8000000000000000;\nadd.u32 %b1"),
                 "64 bytes of K from there cross the end of its 32-byte swizzled row");

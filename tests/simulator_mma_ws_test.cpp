@@ -65,7 +65,10 @@ TensorProgram make_program(const Case& c) {
   p.expected = p.tensor;
   for (std::uint32_t m = 0; m < c.m; ++m)
     for (std::uint32_t n = 0; n < c.n; ++n) {
-      const TensorCell cell = accumulator_place(1, c.m, c.n, m, n, c.weight_stationary).cell;
+      const TensorCell cell = accumulator_place(1, c.m, c.n, m, n,
+                                                c.weight_stationary ? AccumulatorForm::kWeightStationary
+                                                                    : AccumulatorForm::kDense)
+                                  .cell;
       std::uint32_t& d = p.cell(p.expected, 0, cell.lane, cell.column);
       float sum = std::bit_cast<float>(d);
       const bool zero = n < c.zero_columns.size() && c.zero_columns[n];

@@ -64,8 +64,8 @@ constexpr Doubt kDoubts[] = {
     {30, "how elements of 4 and 6 bits lie in shared memory for kinds f8f6f4 and mxf8f6f4",
      "16 in the first 8 or 12 of every 16 bytes, the first in the lowest bits", ""},
     {31, "where the metadata of sparse products lies, and what the sparsity selector picks",
-     "as CUTLASS places it for 128 rows, and for mma.ws in every piece of the lanes; for 16- and 32-bit "
-     "elements the second of two columns",
+     "as CUTLASS places it for 128 rows, of 64 in the lanes of D, and for mma.ws in every piece of the "
+     "lanes; for 16- and 32-bit elements the second of two columns",
      ""},
     {32, "how many bytes a tensor copy of padded 4- and 6-bit elements reports to its mbarrier",
      "those of global memory, without the padding", ""},

@@ -20,19 +20,24 @@ struct SparseProduct {
   const ElementCode& (*code)();
   std::uint32_t types;  // bits 12:4 of the instruction descriptor
   std::uint32_t selector = 0;
-  std::uint32_t m = 128;  // fewer: of mma.ws
+  std::uint32_t m = 128;
   std::uint32_t scales = 0;
+
+  bool weight_stationary() const { return opcode.starts_with("ws."); }
+  /// Lanes from 16 rows to the next, and from one piece of D's columns to the next.
+  std::uint32_t lanes_of_group() const { return m == 64 && !weight_stationary() ? 32 : 16; }
+  std::uint32_t pieces() const { return weight_stationary() ? kTensorProgramLanes / m : 1; }
 };
 
 struct Nibble {
   std::uint32_t lane, index;  // of the eight or more in a lane's cells
 };
 
-// For four elements along k from k on; two of tf32, eight of packed 4-bit ones.
+// Of 16 rows, for four elements along k from k on; two of tf32, eight of packed 4-bit ones.
 Nibble nibble_of(std::uint32_t elements, std::uint32_t m, std::uint32_t k) {
   if (elements >= 32) return {m, k * 8 / elements};
   const std::uint32_t along_k = elements == 8 ? k / 2 : k / 4;
-  return {m % 8 + m / 16 * 16 + along_k / 4 * 8, m / 8 % 2 * 4 + along_k % 4};
+  return {m % 8 + along_k / 4 * 8, m / 8 * 4 + along_k % 4};
 }
 
 int exponent_of(std::uint32_t row, std::uint32_t block) {
@@ -80,9 +85,10 @@ TestKernel sparse_product(const SparseProduct& product, std::string_view name) {
       put(0, first);
       if (group != 2) put(1, second);
       const std::uint32_t bits = group != 2 ? second << 2 | first : first == 0 ? 0b0100 : 0b1110;
-      const Nibble nibble = nibble_of(kept, m, k);
+      const Nibble nibble = nibble_of(kept, m % 16, k);
       const std::uint32_t shift = nibble.index % 8 * 4;
-      for (std::uint32_t lane = nibble.lane; lane < kTensorProgramLanes; lane += rows) {
+      for (std::uint32_t piece = 0; piece < product.pieces(); ++piece) {
+        const std::uint32_t lane = m / 16 * product.lanes_of_group() + nibble.lane + piece * rows;
         std::uint32_t& cell = p.cell(p.tensor, 0, lane, kMetadata + product.selector + nibble.index / 8);
         cell = (cell & ~(0xfu << shift)) | bits << shift;
       }
@@ -100,10 +106,11 @@ TestKernel sparse_product(const SparseProduct& product, std::string_view name) {
     store_scales(p, kBScales, kN, product.scales);
   }
   p.expected = p.tensor;
-  const std::uint32_t columns = kN * rows / kTensorProgramLanes;  // of a piece of D
+  const std::uint32_t columns = kN / product.pieces();
   for (std::uint32_t m = 0; m < rows; ++m)
     for (std::uint32_t n = 0; n < kN; ++n) {
-      std::uint32_t& d = p.cell(p.expected, 0, m + rows * (n / columns), n % columns);
+      const std::uint32_t lane = m / 16 * product.lanes_of_group() + m % 16 + rows * (n / columns);
+      std::uint32_t& d = p.cell(p.expected, 0, lane, n % columns);
       double sum = std::bit_cast<float>(d);
       for (std::uint32_t k = 0; k < depth; ++k) {
         const std::uint32_t block = k * product.scales / depth;
@@ -148,15 +155,16 @@ void add_sparse_experiments(std::vector<TestCase>& cases) {
                                 .code = packed_f4_code,
                                 .types = kPower | 1u << 7 | 1u << 10,
                                 .scales = 2});
-  for (SparseProduct product : {bf16, e4m3})
+  for (SparseProduct product : {bf16, e4m3}) {
+    const char* const type = product.code == bf16_code ? "bf16" : "e4m3";
+    product.m = 64;
+    add(fmt::format("doubt 31: sparse {} with M = 64", type), product);
+    product.opcode = "ws." + product.opcode;
     for (const std::uint32_t m : {32u, 64u}) {
-      product.opcode = "ws." + product.opcode;
       product.m = m;
-      add(fmt::format("doubt 31: mma.ws.sp of {} with M = {}", product.code == bf16_code ? "bf16" : "e4m3",
-                      m),
-          product);
-      product.opcode.erase(0, 3);
+      add(fmt::format("doubt 31: mma.ws.sp of {} with M = {}", type, m), product);
     }
+  }
 }
 
 }  // namespace jfa::conformance
