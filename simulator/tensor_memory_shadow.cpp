@@ -44,6 +44,17 @@ void set_all(std::vector<std::uint32_t>& cells, const TensorRegion& region, std:
                   region.end_column - region.first_column, value);
 }
 
+// Of the warp, if there is one that keeps a clock.
+const WarpClock* clock_of(const ProgramPoint& point) {
+  return point.cta == nullptr || point.warp < 0 ? nullptr : point.cta->warp(point.warp).clock;
+}
+
+// What the thread does now, or a whole warp.
+Epoch issue_of(const ProgramPoint& point) {
+  if (clock_of(point) == nullptr) return {};
+  return point.cta->warp(point.warp).event(point.lane < 0 ? kAllLanes : LaneMask{1} << point.lane);
+}
+
 bool is_copy(TensorMemoryShadow::Order order) {
   return order == kTensorCopyOrder || order == kTensorRefreshOrder;
 }
@@ -82,9 +93,26 @@ std::uint32_t TensorMemoryShadow::intern(const Accessor& accessor) {
   return known.back();
 }
 
-bool TensorMemoryShadow::fenced(const Accessor& earlier, std::uint64_t since, const Accessor& later) const {
-  return earlier.strand == later.strand || !fences_ ||
-         (earlier.strand->before_thread_sync >= since && later.strand->after_thread_sync >= since);
+void TensorMemoryShadow::check_issue(const Flight& flight, Access access, const Accessor& accessor) const {
+  const Accessor& earlier = flight.accessor;
+  const ProgramPoint& point = accessor.point;
+  const auto refuse = [&](ErrorKind kind, const char* lacking) {
+    fail_at(kind, point, TensorAddress(0, flight.region.first_column).bits(),
+            fmt::format("{} {} tensor memory behind {}, {}", accessor.what,
+                        access == Access::kRead ? "reads" : "writes", earlier.what, lacking),
+            describe(flight));
+  };
+  const WarpClock* clock = clock_of(point);
+  if (clock != nullptr && flight.issued.tick != 0 &&
+      !point.cta->cluster().order.ordered(flight.issued, *clock, point.lane, false))
+    refuse(ErrorKind::kRace, "and nothing orders the threads that issue the two");
+  if (earlier.strand == accessor.strand || !fences_) return;
+  if (earlier.strand->before_thread_sync < flight.since)
+    refuse(ErrorKind::kMissingFence,
+           "which another warp issued without tcgen05.fence::before_thread_sync since");
+  if (accessor.strand->after_thread_sync < flight.since)
+    refuse(ErrorKind::kMissingFence,
+           "which another warp issued, without tcgen05.fence::after_thread_sync in between");
 }
 
 TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const TensorRegion& region,
@@ -94,11 +122,12 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
   for (const Flight& flight : flights_) {
     if (!flight.region.overlaps(region)) continue;
     if (access == Access::kRead && flight.access == Access::kRead) continue;
-    const bool same_order = in_order_of_issue(order) && flight.accessor.order == order;
-    if (pipelined(flight.accessor.order, flight.access, order) &&
-        fenced(flight.accessor, flight.since, accessor))
+    const bool writes_in_order = access == Access::kWrite && flight.access == Access::kWrite &&
+                                 in_order_of_issue(order) && flight.accessor.order == order;
+    if (writes_in_order || pipelined(flight.accessor.order, flight.access, order)) {
+      check_issue(flight, access, accessor);
       continue;
-    if (access == Access::kWrite && flight.access == Access::kWrite && same_order) continue;
+    }
     fail_at(
         ErrorKind::kInFlight, point,
         TensorAddress(0, std::max(region.first_column, flight.region.first_column)).bits(),
@@ -112,16 +141,15 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
     if (access == Access::kWrite) check_fences(read_, Access::kRead, access, region, accessor);
     allowed_ = asked;
   }
-  flights_.push_back({++last_id_, region, access, accessor, ++time_});
+  flights_.push_back({++last_id_, region, access, accessor, ++time_, issue_of(point)});
   return last_id_;
 }
 
 void TensorMemoryShadow::check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
                                      const Accessor& accessor) const {
   const ProgramPoint& point = accessor.point;
-  if (record.event.tick == 0 || point.cta == nullptr || point.warp < 0) return;
-  const WarpClock* clock = point.cta->warp(point.warp).clock;
-  if (clock == nullptr ||
+  const WarpClock* clock = clock_of(point);
+  if (record.event.tick == 0 || clock == nullptr ||
       point.cta->cluster().order.ordered(record.event, *clock, point.lane, access == Access::kWrite))
     return;
   const Accessor& other = accessors_[record.accessor];

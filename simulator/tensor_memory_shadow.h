@@ -37,9 +37,10 @@ class TensorMemoryShadow : public FlightOwner {
   /// fences: whether accesses need tcgen05.fence in between; see RunOptions::tensor_fences.
   explicit TensorMemoryShadow(bool fences = true) : fences_(fences) {}
 
-  /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write
-  /// (unless both are writes of the same Order, or the tensor core does them in the order of issue, and
-  /// tcgen05 fences are between the warps that issue them), kRace if nothing orders the region's last
+  /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write,
+  /// unless the tensor core does the two in the order of issue (both are writes of one Order, for example):
+  /// then kRace if nothing orders their issue, and kMissingFence without the tcgen05 fences between two warps
+  /// that issue them. kRace, too, if nothing orders the region's last
   /// accesses before this one, and kMissingFence if the region's last producer or consumer is another strand
   /// and not both sides have executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must
   /// live as long as the shadow.
@@ -75,6 +76,7 @@ class TensorMemoryShadow : public FlightOwner {
     Access access;
     Accessor accessor;
     std::uint64_t since;  // time
+    Epoch issued;         // by its thread; its tick is 0 where nobody keeps clocks
   };
   /// An access that ended.
   struct Record {
@@ -99,8 +101,8 @@ class TensorMemoryShadow : public FlightOwner {
   std::uint32_t intern(const Accessor& accessor);
   std::uint32_t add_record(const Record& record);
   void drop_unused_records();
-  /// Whether the strand of an access since that time and another strand have executed their tcgen05 fences.
-  bool fenced(const Accessor& earlier, std::uint64_t since, const Accessor& later) const;
+  /// The tensor core does what is in flight before what is issued now, if the threads agree that it is.
+  void check_issue(const Flight& flight, Access access, const Accessor& accessor) const;
   void check_idle(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
   void check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
                    const Accessor& accessor) const;

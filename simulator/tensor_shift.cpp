@@ -54,10 +54,9 @@ void issue_tensor_shift(Warp& warp, int cta_group, std::uint32_t address, const 
   std::vector<Cta*> ctas{&cta};
   if (cta_group == 2) ctas.push_back(&pair_peer(cta, point));
   const TensorAddress at(address);
-  if (at.lane % kShiftLanes != 0)
+  if (at.lane % kShiftLanes != 0 || at.lane >= kTensorLanes)
     fail_at(ErrorKind::kTensorMemory, point, address,
-            fmt::format("{} of lane {} of tensor memory: it must be a multiple of {}", kWhat, at.lane,
-                        kShiftLanes));
+            fmt::format("{} of lane {} of tensor memory: it must be 0, 32, 64 or 96", kWhat, at.lane));
   const TensorRegion region{0b11u << at.lane / kTensorBlockLanes, at.column, at.column + kShiftColumns};
 
   auto ticket = std::make_shared<TensorTicket>();

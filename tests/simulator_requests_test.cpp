@@ -106,7 +106,8 @@ TEST_CASE("tcgen05.cp behind that of another warp needs the fences between them,
   const std::string after = "tcgen05.fence::after_thread_sync; // between";
   replace("@!%p1 bra ISSUED;", "bar.sync 0; @!%p1 bra ISSUED;");  // all are behind their first fence
   replace("mbarrier.init.shared::cta.b64 [%r3], 1;", "mbarrier.init.shared::cta.b64 [%r3], 2;");
-  replace("ISSUED:", "ISSUED: bar.sync 0; setp.eq.u32 %p4, %r0, 32; @!%p4 bra SECOND; " + after + R"(
+  const std::string sync = "bar.sync 0; // between";
+  replace("ISSUED:", "ISSUED: " + sync + "\n setp.eq.u32 %p4, %r0, 32; @!%p4 bra SECOND; " + after + R"(
     shr.u32 %r12, %r2, 4; cvt.u64.u32 %rd1, %r12; or.b64 %rd1, %rd1, 0x0000401000080000;
     tcgen05.cp.cta_group::1.4x256b [%r7], %rd1;
     tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];
@@ -117,11 +118,13 @@ TEST_CASE("tcgen05.cp behind that of another warp needs the fences between them,
     REQUIRE_MESSAGE(run.result.ok, run.failure());
     CHECK(run.output[32 * 8] == 256 * 1);  // row 1 of the second copy
     CHECK(run.output[33 * 8] == 256 * 33);
-    std::string spoilt = text;
-    spoilt.replace(spoilt.find(after), after.size(), "");
-    const Run caught = run_kernel(spoilt, 1024, shape);
-    REQUIRE_FALSE(caught.result.ok);
-    CHECK(caught.result.report.kind == ErrorKind::kInFlight);
+    for (const auto& [piece, kind] : {std::pair{after, ErrorKind::kMissingFence}, {sync, ErrorKind::kRace}}) {
+      std::string spoilt = text;
+      spoilt.replace(spoilt.find(piece), piece.size(), "");
+      const Run caught = run_kernel(spoilt, 1024, shape);
+      REQUIRE_FALSE(caught.result.ok);
+      CHECK_MESSAGE(caught.result.report.kind == kind, caught.failure());
+    }
   }
 }
 

@@ -230,7 +230,8 @@ TEST_CASE("operands of copies and shifts") {
     p.issue = issue;
     check_refused(p, part);
   };
-  refused(shift_of(p, 16, 0), "tcgen05.shift of lane 16 of tensor memory: it must be a multiple of 32");
+  refused(shift_of(p, 16, 0), "tcgen05.shift of lane 16 of tensor memory: it must be 0, 32, 64 or 96");
+  refused(shift_of(p, 128, 0), "tcgen05.shift of lane 128 of tensor memory");
   refused(shift_of(p, 0, 60), "of which column 64 is not allocated by this CTA");
   refused(copy_of(p, "4x256b", 32, 0),
           "tcgen05.cp to lane 32 of tensor memory: it must be one of the first 32");
