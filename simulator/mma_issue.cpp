@@ -49,11 +49,8 @@ MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint
   const MmaForm& form = arguments.form;
   own_.check_cta_group(form.cta_group, point);
   product_.arguments = arguments;
-  product_.ctas = {&warp.cta()};
-  if (form.cta_group == 2) {
-    product_.ctas.push_back(&pair_peer(warp.cta(), point));
-    if (warp.cta().rank() % 2 != 0) std::swap(product_.ctas[0], product_.ctas[1]);
-  }
+  product_.ctas = ctas_of_group(warp.cta(), form.cta_group, point);
+  if (form.cta_group == 2 && warp.cta().rank() % 2 != 0) std::swap(product_.ctas[0], product_.ctas[1]);
   const InstructionDescriptor& instruction = product_.instruction =
       value_or_fail(decode_instruction_descriptor(arguments.instruction_descriptor, form), point);
   if (!form.a_in_tensor_memory)
@@ -190,10 +187,7 @@ void MmaIssue::post() {
     begin_operands(*product_.ctas[cta]);
     begin_accumulator(cta);
   }
-  TensorTickets predecessors = own_.predecessors(ticket_->operation);
-  const int thread = warp_.thread(point_.lane);
-  own_.note_issue(thread, *ticket_);
-  own_.tickets(thread).push_back(ticket_);
+  TensorTickets predecessors = own_.issue(warp_.thread(point_.lane), ticket_);
   warp_.machine().post(
       make_mma_operation(point_, order_, std::move(product_), ticket_, std::move(predecessors)));
 }

@@ -56,8 +56,8 @@ void SparseMetadata::read(Cta& cta, std::vector<std::uint8_t>& positions, const 
       if (kept.wrong != nullptr) {
         const MetadataPlace at = place(m, k);
         fail_at(ErrorKind::kInvalidOperand, point, TensorAddress(at.lane, column + at.nibble / 8).bits(),
-                fmt::format("the sparse metadata of row {}, k = {} … {} is {:#x}: {}", m, k, k + group - 1,
-                            bits, kept.wrong));
+                fmt::format("the sparse metadata of row {}, k = {} … {} is {:#x}: {}", m, k * unit,
+                            (k + group) * unit - 1, bits, kept.wrong));
       }
       for (std::uint32_t i = 0; i < kept.count; ++i)
         positions.push_back(static_cast<std::uint8_t>(k + kept.positions[i]));
@@ -73,7 +73,7 @@ SparseMetadata sparse_metadata(std::uint32_t address_bits, const MmaForm& form,
         fmt::format("the sparse metadata at tensor memory {:#010x}: its column must be even", address_bits));
   return {address.lane, address.column + instruction.sparsity_selector,
           kMmaStepBytes / element_bytes(instruction.a_type),
-          instruction.m / static_cast<std::uint32_t>(form.cta_group)};
+          instruction.m / static_cast<std::uint32_t>(form.cta_group), is_packed_f4(form.kind) ? 2u : 1u};
 }
 
 void gather_step(std::span<const std::uint16_t> first_step, std::span<const std::uint16_t> second_step,

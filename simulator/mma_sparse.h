@@ -27,6 +27,7 @@ struct SparseMetadata {
   std::uint32_t column = 0;
   std::uint32_t elements = 0;  ///< of A in a row, or pairs of packed 4-bit ones: half of those along k
   std::uint32_t rows = 128;    ///< in each CTA
+  std::uint32_t unit = 1;      ///< 2: of pairs
   bool half_datapath = false;
 
   /// Of 8-bit elements two columns, else one.

@@ -85,8 +85,7 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
   Cta& cta = warp.cta();
   auto& own = cta.extension<CtaTensorMemory>();
   own.check_cta_group(cta_group, point);
-  std::vector<Cta*> ctas{&cta};
-  if (cta_group == 2) ctas.push_back(&pair_peer(cta, point));
+  std::vector<Cta*> ctas = ctas_of_group(cta, cta_group, point);
   const Result<MatrixDescriptor> descriptor = decode_matrix_descriptor(descriptor_bits);
   if (!descriptor.ok()) fail(ErrorKind::kDescriptor, point, descriptor.status().message());
   if (descriptor->swizzle_atom_bytes != 16)
@@ -113,9 +112,7 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
                       shape.is_refresh() ? kTensorRefreshOrder : kTensorCopyOrder, point);
     set_initialised(state.memory(), shape, region, to);
   }
-  TensorTickets predecessors = own.predecessors(ticket->operation);
-  own.note_issue(warp.thread(point.lane), *ticket);
-  own.tickets(warp.thread(point.lane)).push_back(ticket);
+  TensorTickets predecessors = own.issue(warp.thread(point.lane), ticket);
   // Copies of one CTA run in the order of issue.
   cta.machine().post(std::make_unique<TensorCopy>(point, own.copy_queue(), shape, to, source, std::move(ctas),
                                                   std::move(ticket), std::move(predecessors)));

@@ -62,14 +62,6 @@ void CtaTensorMemory::check_cta_group(int cta_group, const ProgramPoint& point) 
   }
 }
 
-TensorTickets CtaTensorMemory::predecessors(TensorOperation operation) const {
-  TensorTickets found;
-  for (const auto& [thread, tickets] : tickets_)
-    for (const auto& ticket : tickets)
-      if (!ticket->done && precedes(ticket->operation, operation)) found.push_back(ticket);
-  return found;
-}
-
 void CtaTensorMemory::begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,
                                   const TensorStrand& strand, TensorMemoryShadow::Order order,
                                   const ProgramPoint& point) {
@@ -80,14 +72,20 @@ void CtaTensorMemory::begin_write(TensorTicket& ticket, const TensorRegion& regi
   ticket.flights.push_back({&shadow(), ticket.accumulator});
 }
 
-void CtaTensorMemory::note_issue(int thread, TensorTicket& ticket) {
-  if (!cta_.machine().checks()) return;
+TensorTickets CtaTensorMemory::issue(int thread, const std::shared_ptr<TensorTicket>& ticket) {
+  TensorTickets predecessors;
+  for (const auto& [issuer, tickets] : tickets_)
+    for (const auto& earlier : tickets)
+      if (!earlier->done && precedes(earlier->operation, ticket->operation)) predecessors.push_back(earlier);
+  tickets_[thread].push_back(ticket);
+  if (!cta_.machine().checks()) return predecessors;
   Epoch& event = events_[thread];
   if (event.strand == 0)
     event.strand = cta_.cluster().order.add_strand(
         fmt::format("tensor operations issued by warp {}", thread / kWarpSize));
   ++event.tick;
-  for (FlightRef& flight : ticket.flights) flight.event = event;
+  for (FlightRef& flight : ticket->flights) flight.event = event;
+  return predecessors;
 }
 
 void CtaTensorMemory::on_exit() { memory().release(owner(), {nullptr, &cta_, -1, -1}); }
@@ -101,6 +99,11 @@ Cta& pair_peer(Cta& cta, const ProgramPoint& point) {
   }
   if (peer->exited()) fail(ErrorKind::kInvalidOperand, point, "cta_group::2, but the peer CTA has exited");
   return *peer;
+}
+
+std::vector<Cta*> ctas_of_group(Cta& cta, int cta_group, const ProgramPoint& point) {
+  if (cta_group == 1) return {&cta};
+  return {&cta, &pair_peer(cta, point)};
 }
 
 }  // namespace jfa::simulator

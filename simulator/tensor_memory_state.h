@@ -63,14 +63,12 @@ class CtaTensorMemory : public Extension {
   WarpState& warp(int index) { return warps_[static_cast<std::size_t>(index)]; }
   TensorMemory::Owner owner() const { return &cta_; }
 
-  /// The operations that a thread issues are events of a strand: the ticket's flights get theirs.
-  void note_issue(int thread, TensorTicket& ticket);
+  /// A thread issues an operation, whose flights get the event. Returns what the tensor core does before:
+  /// what the CTA's threads have issued earlier and is not done.
+  TensorTickets issue(int thread, const std::shared_ptr<TensorTicket>& ticket);
   Epoch last_issue(int thread) { return events_[thread]; }
   /// Operations of a thread that nobody is known to have waited for, oldest first.
   TensorTickets& tickets(int thread) { return tickets_[thread]; }
-  /// What the CTA's threads have issued and the tensor core has not done yet, and does before `operation`,
-  /// which is issued now.
-  TensorTickets predecessors(TensorOperation operation) const;
   /// Puts a region that a copy or a shift of the strand writes in flight. Throws as its shadow does, and
   /// unless the region is allocated.
   void begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,
@@ -95,5 +93,7 @@ class CtaTensorMemory : public Extension {
 
 /// The other CTA of a pair: the ranks differ in bit 0 only. Throws if there is none or it has exited.
 Cta& pair_peer(Cta& cta, const ProgramPoint& point);
+/// The CTA, and with cta_group::2 its peer behind it.
+std::vector<Cta*> ctas_of_group(Cta& cta, int cta_group, const ProgramPoint& point);
 
 }  // namespace jfa::simulator

@@ -51,8 +51,7 @@ void issue_tensor_shift(Warp& warp, int cta_group, std::uint32_t address, const 
   Cta& cta = warp.cta();
   auto& own = cta.extension<CtaTensorMemory>();
   own.check_cta_group(cta_group, point);
-  std::vector<Cta*> ctas{&cta};
-  if (cta_group == 2) ctas.push_back(&pair_peer(cta, point));
+  std::vector<Cta*> ctas = ctas_of_group(cta, cta_group, point);
   const TensorAddress at(address);
   if (at.lane % kShiftLanes != 0 || at.lane >= kTensorLanes)
     fail_at(ErrorKind::kTensorMemory, point, address,
@@ -68,9 +67,7 @@ void issue_tensor_shift(Warp& warp, int cta_group, std::uint32_t address, const 
     for (std::uint32_t column = region.first_column; column < region.end_column; ++column)
       state.memory().shift_initialised(at.lane / kTensorBlockLanes, column);
   }
-  TensorTickets predecessors = own.predecessors(ticket->operation);
-  own.note_issue(warp.thread(point.lane), *ticket);
-  own.tickets(warp.thread(point.lane)).push_back(ticket);
+  TensorTickets predecessors = own.issue(warp.thread(point.lane), ticket);
   cta.machine().post(
       std::make_unique<TensorShift>(point, at, std::move(ctas), std::move(ticket), std::move(predecessors)));
 }

@@ -218,7 +218,7 @@ TEST_CASE("what is refused of sparse products with scales") {
   check_refused(halves, "where factors of B lie is not known");
   TensorProgram program = make_program(kMxF4);
   program.cell(program.tensor, 0, 3, kMetadataColumn + 1) |= 0xf;
-  check_refused(program, "the sparse metadata of row 3, k = 32 … 35 is 0xf: its two positions must ascend");
+  check_refused(program, "the sparse metadata of row 3, k = 64 … 71 is 0xf: its two positions must ascend");
   program = make_program({});
   program.cell(program.tensor, 0, 40, kAScaleColumn) ^= 1;
   check_refused(program, "the scale factors of row 8 of A differ between lanes 8 and 40 of column 272");
