@@ -15,6 +15,7 @@ template <int kLanes>
 struct Vectors {
   typedef float Floats __attribute__((vector_size(4 * kLanes)));
   typedef std::int32_t Ints __attribute__((vector_size(4 * kLanes)));
+  typedef std::uint32_t UnsignedInts __attribute__((vector_size(4 * kLanes)));
   typedef std::int16_t Shorts __attribute__((vector_size(4 * kLanes)));
   typedef std::int64_t Longs __attribute__((vector_size(4 * kLanes)));
   typedef double Doubles __attribute__((vector_size(4 * kLanes)));
@@ -56,6 +57,7 @@ template <int kLanes, int kElements>
 bool mma_row(const MmaRow& row, int columns, std::uint32_t* d, std::int32_t* left) {
   using V = Vectors<kLanes>;
   using Ints = typename V::Ints;
+  using UnsignedInts = typename V::UnsignedInts;
   using Floats = typename V::Floats;
   using Shorts = typename V::Shorts;
   using Doubles = typename V::Doubles;
@@ -92,15 +94,15 @@ bool mma_row(const MmaRow& row, int columns, std::uint32_t* d, std::int32_t* lef
       largest = largest < kFastExponentMax ? largest : Ints{} + kFastExponentMax;
 
       const Floats scale = (Floats)((row.aligned_bits + 127 - largest) << 23);
-      Ints sum[kGroups] = {};
-      sum[0] = __builtin_convertvector((Floats)old * scale, Ints);
+      UnsignedInts sum[kGroups] = {};  // of ints: what slow lanes have in them may overflow
+      sum[0] = (UnsignedInts) __builtin_convertvector((Floats)old * scale, Ints);
 #pragma GCC unroll 8
       for (int k = 0; k < kGroup; ++k) {
 #pragma GCC unroll 4
         for (int group = 0; group < kGroups; ++group) {
           const int element = group * kGroup + k;
           const Floats b = load<Floats>(row.b_value + element * row.stride + at);
-          sum[group] += __builtin_convertvector(row.a_value[element] * b * scale, Ints);
+          sum[group] += (UnsignedInts) __builtin_convertvector(row.a_value[element] * b * scale, Ints);
         }
       }
       // The sum is exact in double; clearing its low fraction bits rounds toward zero.

@@ -130,8 +130,9 @@ TEST_CASE("kinds mxf4 and mxf4nvf4: groups of 16 are summed exactly, then aligne
                    decode_float(b[k / 4] >> 4 * (k % 4) & 0xfu, kE2m1);
           const double x = scale_value(type, a_scales[group * scales / 4]);
           const double y = scale_value(type, b_scales[group * scales / 4]);
-          nan |= std::isnan(x) || std::isnan(y);
-          if (x != 0 && y != 0)
+          if (std::isnan(x) || std::isnan(y))
+            nan = true;
+          else if (x != 0 && y != 0)
             terms.push_back({static_cast<long double>(dot) * x * y, std::ilogb(x) + std::ilogb(y)});
         }
         const std::uint32_t want = nan ? kMmaNanF32 : aligned_sum(terms, 35);
