@@ -22,7 +22,7 @@ inline std::optional<std::size_t> from_containers(std::uint32_t bits, std::span<
   const auto mask = static_cast<std::byte>((1u << bits) - 1);
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const std::byte element = elements[i] >> container_shift(bits);
-    if ((element & mask) << container_shift(bits) != elements[i]) return i;
+    if (((element & mask) << container_shift(bits)) != elements[i]) return i;
     elements[i] = element;
   }
   return std::nullopt;

@@ -125,7 +125,7 @@ TEST_CASE("masks of columns, as the manual's examples have them") {
   };
   CHECK(*decode_zero_column_mask(Mask{}.bits(false), 128, 64) == std::vector<bool>(64, false));
   CHECK(mask({}, 128, 64) == repeated("1110000", 7, 64));
-  const auto concatenated = [](std::vector<std::vector<bool>> pieces) {
+  const auto concatenated = [](const std::vector<std::vector<bool>>& pieces) {
     std::vector<bool> all;
     for (const auto& piece : pieces) all.insert(all.end(), piece.begin(), piece.end());
     return all;
