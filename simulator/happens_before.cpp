@@ -74,8 +74,7 @@ bool HappensBefore::same_cta(Strand a, Strand b) const {
 // --- Events
 
 void HappensBefore::release(WarpClock& clock, LaneMask lanes, LaneMask live, VectorClock& to) {
-  to.join(clock.known_);
-  for_each(lanes & clock.apart_, [&](int lane) { to.join(*clock.lanes_[static_cast<std::size_t>(lane)]); });
+  clock.tell(lanes, to);
   const bool whole = (lanes & live) == live;
   to.see(clock.strand_, whole ? clock.now_ : clock.synced_);
   if (!whole) for_each(lanes, [&](int lane) { to.see(lane_strand(clock, lane), clock.now_); });
@@ -219,9 +218,9 @@ bool HappensBefore::fenced(const Epoch& event, const WarpClock& clock, int lane,
   return last(event.strand) >= event.tick || each_lane(event, lanes, last);
 }
 
-bool HappensBefore::ordered(const Epoch& event, const VectorClock* known) const {
+bool HappensBefore::ordered(const Epoch& event, const VectorClock* known, bool overwrites) const {
   if (known == nullptr) return false;
-  const auto last = [&](Strand strand) { return known->seen(strand); };
+  const auto last = [&](Strand strand) { return overwrites ? known->settled(strand) : known->seen(strand); };
   return last(event.strand) >= event.tick || each_lane(event, event.lanes, last);
 }
 

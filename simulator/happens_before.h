@@ -36,6 +36,12 @@ class WarpClock {
     return lane >= 0 && lanes_[static_cast<std::size_t>(lane)] ? *lanes_[static_cast<std::size_t>(lane)]
                                                                : known_;
   }
+  /// Joins what any of the lanes knows.
+  void tell(LaneMask lanes, VectorClock& to) const {
+    to.join(known_);
+    for (lanes &= apart_; lanes != 0; lanes &= lanes - 1)
+      to.join(*lanes_[static_cast<std::size_t>(__builtin_ctz(lanes))]);
+  }
   /// A generic write: from this tick on the lane owes a proxy fence.
   void note_write(int lane, FencedSpace space = FencedSpace::kShared) {
     Unfenced& owed = unfenced_[static_cast<std::size_t>(space)];
@@ -135,8 +141,8 @@ class HappensBefore {
   /// Whether the generic write that was the event may be read by the asynchronous proxy: as ordered, and
   /// fenced before.
   bool fenced(const Epoch& event, const WarpClock& clock, int lane, FencedSpace space) const;
-  /// The same two for somebody of another cluster, who knows that of this one (null: nothing).
-  bool ordered(const Epoch& event, const VectorClock* known) const;
+  /// The same two for somebody who knows that of this cluster, like one of another (null: nothing).
+  bool ordered(const Epoch& event, const VectorClock* known, bool overwrites = false) const;
   bool fenced(const Epoch& event, const VectorClock* known, FencedSpace space) const;
 
  private:

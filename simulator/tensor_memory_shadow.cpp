@@ -162,6 +162,14 @@ void TensorMemoryShadow::check_order(const Record& record, Access earlier, Acces
           fmt::format("the other access: {}", other.point.describe()));
 }
 
+bool TensorMemoryShadow::acquired(const Record& record, Access access, const Accessor& accessor) {
+  const ProgramPoint& point = accessor.point;
+  if (record.event.tick == 0 || point.cta == nullptr)
+    return accessor.strand->after_thread_sync >= record.time;
+  return point.cta->cluster().order.ordered(record.event, &accessor.strand->acquired,
+                                            access == Access::kWrite);
+}
+
 void TensorMemoryShadow::check_fences(const CellRecords& records, Access earlier, Access access,
                                       const TensorRegion& region, const Accessor& accessor,
                                       bool synchronous) const {
@@ -175,8 +183,7 @@ void TensorMemoryShadow::check_fences(const CellRecords& records, Access earlier
     check_order(record, earlier, access, index, accessor);
     if (!fences_) return;
     const bool released = engine || other.strand->before_thread_sync >= record.time;
-    const bool acquired = synchronous || accessor.strand->after_thread_sync >= record.time;
-    if (released && acquired) return;
+    if (released && (synchronous || acquired(record, access, accessor))) return;
     const std::uint32_t column = index % kTensorColumns;
     const std::uint32_t lane = index / kTensorColumns * kTensorBlockLanes;
     fail_at(ErrorKind::kMissingFence, accessor.point, TensorAddress(lane, column).bits(),

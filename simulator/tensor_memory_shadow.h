@@ -14,11 +14,12 @@
 
 namespace jfa::simulator {
 
-/// The ordering a warp has established by tcgen05.fence, in the shadow's own time.
+/// The ordering a warp has established by tcgen05.fence: in the shadow's own time, and by clocks.
 struct TensorStrand {
   std::uint64_t before_thread_sync = 0;  ///< time of its last fence::before_thread_sync
   std::uint64_t after_thread_sync = 0;   ///< time of its last fence::after_thread_sync
   int warp = -1;                         ///< for reports
+  VectorClock acquired{};  ///< what happened before its last fence::after_thread_sync; nothing without clocks
 };
 
 /// The TensorMemoryShadow::Order of every tcgen05.cp: of those of shape 4x256b, and of the others; and of
@@ -60,7 +61,11 @@ class TensorMemoryShadow : public FlightOwner {
   void forget(const TensorRegion& region);
 
   void fence_before(TensorStrand& strand) { strand.before_thread_sync = ++time_; }
-  void fence_after(TensorStrand& strand) { strand.after_thread_sync = ++time_; }
+  /// By the lanes of the warp whose clock this is (null: nobody keeps clocks).
+  void fence_after(TensorStrand& strand, const WarpClock* clock, LaneMask lanes) {
+    strand.after_thread_sync = ++time_;
+    if (clock != nullptr) clock->tell(lanes, strand.acquired);
+  }
 
  private:
   /// Who accessed, for reports and to know which fences are due.
@@ -103,6 +108,8 @@ class TensorMemoryShadow : public FlightOwner {
   void drop_unused_records();
   /// The tensor core does what is in flight before what is issued now, if the threads agree that it is.
   void check_issue(const Flight& flight, Access access, const Accessor& accessor) const;
+  /// Whether the accessor's fence::after_thread_sync is behind what tells it of the access.
+  static bool acquired(const Record& record, Access access, const Accessor& accessor);
   void check_idle(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
   void check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
                    const Accessor& accessor) const;

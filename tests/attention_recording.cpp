@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "generator/emit.h"
 #include "tests/launch_recorder.h"
@@ -32,35 +33,51 @@ Problem with_shared_query(Problem problem) {
   return problem;
 }
 
-// Forwards: several items a CTA, more key tiles than stages, items without keys, keys cut into parts, rows
-// whose maximum grows from tile to tile.
-Problem plain_forward() { return flat_problem({140, 3, 20, 150}, {620, 0, 1, 300}, {2, 1}, kHeadDim); }
-Problem window_forward() { return with_window(plain_forward(), 100); }
+// Lengths of a batch whose last sequence falls to the second warp of the prepare entry.
+std::vector<std::int64_t> over_two_warps(std::vector<std::int64_t> lengths, std::int64_t last) {
+  lengths.resize(32, 0);
+  lengths.push_back(last);
+  return lengths;
+}
+
+// Forwards: several items a CTA, more key tiles than stages, items without keys, rows whose maximum grows
+// from tile to tile; keys cut into parts, of the first not by the thread that counts them, but with a window.
+Problem plain_forward() {
+  return flat_problem(over_two_warps({150, 3, 20}, 140), over_two_warps({300, 0, 1}, 620), {2, 1}, kHeadDim);
+}
+Problem window_forward() {
+  return with_window(flat_problem({140, 3, 20, 150}, {300, 5, 1, 180}, {2, 1}, kHeadDim), 100);
+}
 Problem pma_forward() {
   return with_shared_query(flat_broadcast_problem(40, {1100, 0, 130, 7}, {1, 1}, kHeadDim));
 }
 
 // Backwards: the same, and more streamed tiles than stages; sequences without queries or keys, tiles of one
 // row. The first two have sequences of both kinds: whose keys fit one tile, and whose keys do not.
-Problem self_backward() { return flat_problem({200, 0, 70, 1, 129}, {200, 0, 70, 1, 129}, {2, 2}, kHeadDim); }
-Problem groups_backward() { return flat_problem({140, 20, 0, 65}, {260, 0, 9, 130}, {2, 1}, kHeadDim); }
+Problem self_backward() { return flat_problem({330, 0, 70, 1, 129}, {330, 0, 70, 1, 129}, {2, 2}, kHeadDim); }
+Problem groups_backward() {
+  return flat_problem({140, 20, 0, 65, 10}, {260, 0, 9, 130, 300}, {2, 1}, kHeadDim);
+}
 Problem window_backward() {
-  return with_window(flat_problem({300, 40, 150}, {300, 0, 20}, {2, 1}, kHeadDim), 30);
+  return with_window(flat_problem({300, 40, 150, 270, 20}, {300, 0, 20, 270, 140}, {2, 1}, kHeadDim), 30);
 }
 // More pairs of tiles than stages; so few keys altogether that no other gradient entry is launched.
 Problem short_backward() {
-  return with_window(flat_problem({250, 30, 0, 700, 7}, {60, 0, 9, 58, 1}, {2, 1}, kHeadDim), 60);
+  return with_window(
+      flat_problem({250, 30, 0, 700, 7, 60, 50, 90}, {40, 0, 9, 40, 1, 14, 12, 12}, {2, 1}, kHeadDim), 60);
 }
-// Shared queries that fill a small tile, a large one, and more than one.
-const std::vector<std::int64_t> kSharedKeyLengths = {1100, 0, 130, 7, 900};
-Problem pma_backward() {
-  return with_shared_query(flat_broadcast_problem(20, kSharedKeyLengths, {2, 1}, kHeadDim));
+// Shared queries that fill a small tile, a large one, and more than one. The first two have short sequences
+// one behind the other, and as many tiles of keys that no sequence owns, which make a part of the list of
+// tiles in which no query sees a key.
+Problem with_keys_of_nobody(std::int64_t q_len) {
+  Problem problem = flat_broadcast_problem(q_len, {330, 0, 130, 7, 9, 8, 5, 1100}, {6, 3}, kHeadDim);
+  problem.key_offset.pop_back();
+  return with_shared_query(std::move(problem));
 }
-Problem pma_128_backward() {
-  return with_shared_query(flat_broadcast_problem(45, kSharedKeyLengths, {2, 1}, kHeadDim));
-}
+Problem pma_backward() { return with_keys_of_nobody(20); }
+Problem pma_128_backward() { return with_keys_of_nobody(45); }
 Problem pma_many_backward() {
-  return with_shared_query(flat_broadcast_problem(140, {300, 0, 130, 7}, {2, 1}, kHeadDim));
+  return with_shared_query(flat_broadcast_problem(140, {300, 0, 130, 7, 260}, {2, 1}, kHeadDim));
 }
 
 const std::map<std::string, Case>& cases() {
@@ -102,6 +119,12 @@ struct Upload {
   Tensor tensor;
 };
 
+// The same with a bad last offset.
+std::vector<std::int64_t> spoilt(std::vector<std::int64_t> offsets) {
+  offsets.back() = -1;
+  return offsets;
+}
+
 // What a call reads, on the device.
 struct Inputs {
   Inputs(Device& device, const Problem& problem)
@@ -109,7 +132,8 @@ struct Inputs {
         key(device, problem.key, problem.dtype),
         value(device, problem.value, problem.dtype),
         query_offset(upload(device, problem.query_offset)),
-        key_offset(upload(device, problem.key_offset)) {
+        key_offset(upload(device, problem.key_offset)),
+        bad_key_offset(upload(device, spoilt(problem.key_offset))) {
     call.query = query.tensor;
     call.key = key.tensor;
     call.value = value.tensor;
@@ -120,8 +144,15 @@ struct Inputs {
     call.broadcast_q = problem.broadcast_q;
   }
 
+  // The call, with an offset that is refused on the device.
+  AttentionCall bad_call() const {
+    AttentionCall bad = call;
+    bad.key_offset.address = bad_key_offset.address();
+    return bad;
+  }
+
   Upload query, key, value;
-  DeviceBuffer query_offset, key_offset;
+  DeviceBuffer query_offset, key_offset, bad_key_offset;
   AttentionCall call;
 };
 
@@ -132,7 +163,8 @@ void run_forward(Device& device, const Inputs& inputs, const Problem& problem) {
       upload(device, std::vector<float>(static_cast<std::size_t>(rows * problem.query.heads)));
   const std::uint64_t bytes = workspace_bytes(inputs.call).value();
   const DeviceBuffer workspace = upload(device, std::vector<std::byte>(bytes));
-  forward(device, inputs.call, output.tensor, lse.address(), {workspace.address(), bytes}).or_throw();
+  for (const AttentionCall& call : {inputs.call, inputs.bad_call()})
+    forward(device, call, output.tensor, lse.address(), {workspace.address(), bytes}).or_throw();
   device.synchronize().or_throw();
 }
 
@@ -151,9 +183,11 @@ void run_backward(Device& device, const Inputs& inputs, const Problem& problem) 
   const OutputGradient output_grad = OutputGradient::of(incoming.tensor);
   const std::uint64_t bytes = backward_workspace_bytes(inputs.call, output_grad).value();
   const DeviceBuffer workspace = upload(device, std::vector<std::byte>(bytes));
-  backward(device, inputs.call, output.tensor, lse.address(), output_grad, 0, query_grad.tensor,
-           key_grad.tensor, value_grad.tensor, {workspace.address(), bytes})
-      .or_throw();
+  for (const AttentionCall& call : {inputs.call, inputs.bad_call()}) {
+    backward(device, call, output.tensor, lse.address(), output_grad, 0, query_grad.tensor, key_grad.tensor,
+             value_grad.tensor, {workspace.address(), bytes})
+        .or_throw();
+  }
   device.synchronize().or_throw();
 }
 

@@ -17,14 +17,10 @@ using Kind = std::pair<std::string, std::string>;  // operation and change
 
 // Kinds of which some mutant is known to survive; docs/mutations.md says why.
 const std::set<Kind> kKnownSurvivors = {
-    {"bar", "deleted"},
-    {"bar.warp.sync", "deleted"},
-    {"bulk wait_group", "deleted"},
-    {"bulk wait_group", "count +1"},
-    {"fence.mbarrier_init", "deleted"},
+    {"bar.warp.sync", "deleted"},        {"bulk wait_group", "deleted"},
+    {"bulk wait_group", "count +1"},     {"fence.mbarrier_init", "deleted"},
     {"griddepcontrol.wait", "deleted"},  // no launch of a backward overlaps
-    {"tcgen05.fence::after", "deleted"},
-    {"tcgen05.fence::before", "deleted"},
+    {"tcgen05.fence::after", "deleted"}, {"tcgen05.fence::before", "deleted"},
     {"tcgen05.relinquish", "deleted"},
 };
 

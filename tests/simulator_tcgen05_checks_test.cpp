@@ -70,6 +70,13 @@ TEST_CASE("what a commit tells, and who has to hear it") {
       edited(product, "after mma", "tcgen05.fence::after_thread_sync;\n@!%p1 st.shared.b32 [%r3+1024], 0;"));
 }
 
+TEST_CASE("a fence in front of the wait does not count, though the product be over by then") {
+  // Warp 0, which waits as it should, may have seen the end of the product before the others fence.
+  std::string early = edited(kProduct, "after mma", "@!%p3 tcgen05.fence::after_thread_sync;");
+  early.insert(early.find("WAIT:"), "@%p3 tcgen05.fence::after_thread_sync;\n");
+  check_caught(early, "without tcgen05.fence::after_thread_sync by this thread");
+}
+
 TEST_CASE("tcgen05 instructions that are not modelled are refused when the image is loaded") {
   Device device("sim:sm_100a");
   const auto refused = [&](const std::string& statement) {

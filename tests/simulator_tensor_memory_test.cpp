@@ -262,10 +262,10 @@ TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
   const char* before = "without tcgen05.fence::before_thread_sync by the thread that did";
 
   SUBCASE("mma to ld: the reader's fence") {
-    shadow.fence_after(softmax);  // too early
+    shadow.fence_after(softmax, nullptr, 0);  // too early
     mma_writes();
     CHECK(fails(ErrorKind::kMissingFence, after, load));
-    shadow.fence_after(softmax);
+    shadow.fence_after(softmax, nullptr, 0);
     load();
   }
   SUBCASE("mma to mma of one accumulator needs none") {
@@ -275,9 +275,9 @@ TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
   }
   SUBCASE("ld to an mma that overwrites: fences on both sides") {
     mma_writes();
-    shadow.fence_after(softmax);
+    shadow.fence_after(softmax, nullptr, 0);
     load();
-    shadow.fence_after(mma);
+    shadow.fence_after(mma, nullptr, 0);
     CHECK(fails(ErrorKind::kMissingFence, before, [&] { mma_writes(8); }));
     shadow.fence_before(softmax);
     mma_writes(8);
@@ -289,7 +289,7 @@ TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
     load();
     shadow.fence_before(softmax);
     CHECK(fails(ErrorKind::kMissingFence, after, mma_reads));
-    shadow.fence_after(mma);
+    shadow.fence_after(mma, nullptr, 0);
     mma_reads();
   }
   SUBCASE("new columns have no past") {

@@ -123,8 +123,8 @@ Step fence_before(Warp& warp, const Instruction&, LaneMask) {
   return Step::kNext;
 }
 
-Step fence_after(Warp& warp, const Instruction&, LaneMask) {
-  warp.cta().extension<CtaTensorMemory>().shadow().fence_after(state_of(warp).strand);
+Step fence_after(Warp& warp, const Instruction&, LaneMask active) {
+  warp.cta().extension<CtaTensorMemory>().shadow().fence_after(state_of(warp).strand, warp.clock, active);
   return Step::kNext;
 }
 

@@ -215,10 +215,7 @@ __device__ inline void run_roles(TensorMemory* address, Init init, Roles roles) 
   __syncwarp();  // the elected lanes rejoin their warps: the CTA's barrier is for whole ones
   tcgen05_fence_before_thread_sync();
   __syncthreads();
-  if (warp == 3) {
-    tcgen05_fence_after_thread_sync();
-    tcgen05_dealloc(memory, config::kTensorMemoryColumns);
-  }
+  if (warp == 3) tcgen05_dealloc(memory, config::kTensorMemoryColumns);
 }
 
 }  // namespace jfa::kernel

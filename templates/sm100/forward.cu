@@ -261,10 +261,8 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   if (warp == 3) {
     tcgen05_alloc(&control.tensor_memory, config::kTensorMemoryColumns);
     tcgen05_relinquish_alloc_permit();
-    tcgen05_fence_before_thread_sync();
   }
   __syncthreads();
-  tcgen05_fence_after_thread_sync();
   const TensorMemory memory = control.tensor_memory;
 
   if (warp == 0) {
@@ -282,8 +280,5 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   __syncwarp();  // the elected lanes rejoin their warps: the CTA's barrier is for whole ones
   tcgen05_fence_before_thread_sync();
   __syncthreads();
-  if (warp == 3) {
-    tcgen05_fence_after_thread_sync();
-    tcgen05_dealloc(memory, config::kTensorMemoryColumns);
-  }
+  if (warp == 3) tcgen05_dealloc(memory, config::kTensorMemoryColumns);
 }
