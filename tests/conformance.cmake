@@ -3,7 +3,7 @@ if(TARGET jfa_conformance)
   jfa_add_test(conformance_golden_test
     SOURCES conformance_golden_test.cpp
     LIBRARIES jfa_conformance fmt::fmt
-    LABELS sim
+    LABELS simulator
     TIMEOUT 300)
   jfa_add_test(conformance_supervisor_test
     SOURCES conformance_supervisor_test.cpp command_runner.cpp

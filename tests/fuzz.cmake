@@ -8,6 +8,6 @@ if(TARGET jfa_sim_launch)
     add_test(NAME fuzz_${target}_replay
              COMMAND ${target}_replay ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${target})
     set_tests_properties(fuzz_${target}_replay PROPERTIES TIMEOUT 120 LABELS host)
-    add_dependencies(jfa_host_tests ${target}_replay)
+    add_dependencies(jfa_sanitized_tests ${target}_replay)
   endforeach()
 endif()
