@@ -28,11 +28,6 @@ void GlobalRaceShadow::add_cluster(std::shared_ptr<HappensBefore> order) {
   clusters_.push_back(std::move(order));
 }
 
-GlobalAccessor GlobalRaceShadow::accessor_of(const ProgramPoint& point) const {
-  const Warp& warp = point.cta->warp(point.warp);
-  return {&point.cta->cluster().order, warp.clock, std::max(point.lane, 0), warp.live()};
-}
-
 GlobalRaceShadow::Record GlobalRaceShadow::record_of(const Accessor& accessor, const ProgramPoint& point,
                                                      const MemoryOrder& order) const {
   Record record;

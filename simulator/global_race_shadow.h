@@ -9,9 +9,9 @@
 
 #include "simulator/async_shadow.h"
 #include "simulator/global_access.h"
-#include "simulator/global_meetings.h"
 #include "simulator/global_race_cells.h"
 #include "simulator/happens_before.h"
+#include "simulator/memory_meetings.h"
 #include "simulator/memory_order.h"
 #include "simulator/race_shadow.h"
 #include "simulator/remote_clock.h"
@@ -51,13 +51,12 @@ class GlobalRaceShadow final : public FlightOwner {
  private:
   using Record = GlobalAccess;
   using Cell = GlobalRaceCells::Cell;
-  using Accessor = GlobalAccessor;
+  using Accessor = MemoryAccessor;
   struct Operation {
     Epoch completion;  // tick 0: in flight
     const char* what = "";
   };
 
-  Accessor accessor_of(const ProgramPoint& point) const;
   Record record_of(const Accessor& accessor, const ProgramPoint& point, const MemoryOrder& order) const;
   Epoch event_of(const Record& record) const;
   bool strong_together(const Record& record, const Accessor& accessor, const MemoryOrder& order) const;
@@ -76,7 +75,7 @@ class GlobalRaceShadow final : public FlightOwner {
   std::vector<std::shared_ptr<HappensBefore>> clusters_;
   GlobalRaceCells cells_;
   std::vector<Operation> operations_;  // by id - 1
-  GlobalMeetings meetings_;
+  MemoryMeetings meetings_;
 };
 
 }  // namespace jfa::simulator

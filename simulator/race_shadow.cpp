@@ -46,39 +46,43 @@ RaceShadow::Record RaceShadow::record_of(const ProgramPoint& point, const WarpCl
 
 // --- Threads
 
-void RaceShadow::read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong) {
+void RaceShadow::read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                      const MemoryOrder& order) {
   WarpClock& clock = clock_of(point);
   const int lane = std::max(point.lane, 0);
-  Record record = record_of(point, clock, lane, strong);
-  Accessor accessor{Access::kRead, strong, clock, lane};
-  cells_.for_each(offset, bytes, strong, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t at) {
+  Record record = record_of(point, clock, lane, order.strong);
+  Accessor accessor{Access::kRead, order.strong, clock, lane};
+  cells_.for_each(offset, bytes, order.strong, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t at) {
     record.bytes = mask;
     if (const Record* other = unordered(c, mask, accessor)) refuse(Access::kRead, at, nullptr, *other, point);
-    cells_.add_other(c, record, clock.synced());
-    if (strong) order_strong(c, point, clock, lane);
+    if (!order.updates) cells_.add_other(c, record, clock.synced());
   });
+  if (order.strong) meetings_.read(offset, accessor_of(point), order);
 }
 
-void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong) {
+void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                       const MemoryOrder& order) {
   WarpClock& clock = clock_of(point);
   const int lane = std::max(point.lane, 0);
   clock.note_write(lane);
   ++writes_so_far_;
-  Record record = record_of(point, clock, lane, strong);
+  Record record = record_of(point, clock, lane, order.strong);
   record.wrote = true;
-  Accessor accessor{Access::kWrite, strong, clock, lane};
-  cells_.for_each(offset, bytes, strong, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t) {
+  Accessor accessor{Access::kWrite, order.strong, clock, lane};
+  cells_.for_each(offset, bytes, order.strong, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t) {
     record.bytes = mask;
     Record& write = cells_.last_write(c);
     // The usual case: after all there was, nothing of which remains.
-    if (mask == RaceCells::kWholeCell && !strong && !write.has_others &&
+    if (mask == RaceCells::kWholeCell && !order.strong && !write.has_others &&
         (write.tick == 0 || ordered(write, accessor)))
       write = record;
     else
       write_cell(c, record, accessor, point);
-    if (strong) order_strong(c, point, clock, lane);
   });
-  if (!strong) cells_.join_lines(offset, bytes);
+  if (order.strong)
+    meetings_.write(offset, accessor_of(point), order);
+  else
+    cells_.join_lines(offset, bytes);
 }
 
 void RaceShadow::write_cell(RaceCells::Cell cell, Record record, Accessor& accessor,
@@ -92,20 +96,18 @@ void RaceShadow::write_cell(RaceCells::Cell cell, Record record, Accessor& acces
   const Record last = write;
   write = record;
   write.has_others = last.has_others;
-  if (record.bytes == RaceCells::kWholeCell)
+  // Whoever is ordered behind a weak write is behind all that it is ordered behind. A strong one need not be
+  // ordered behind other strong ones.
+  const bool behind_last =
+      !record.strong || (last.strong && order_.ordered(last.event(), accessor.clock, accessor.lane, false));
+  const bool stands_for_last = behind_last && (last.bytes & ~record.bytes) == 0;
+  if (record.bytes == RaceCells::kWholeCell && !record.strong)
     cells_.forget_others(cell);
-  else if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick)
+  else if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick &&
+           last.strong == record.strong)
     write.bytes = record.bytes | last.bytes;
-  else if (last.tick != 0 && (last.bytes & ~record.bytes) != 0)
+  else if (last.tick != 0 && !stands_for_last)
     cells_.add_other(cell, last, accessor.clock.synced());
-}
-
-// Threads that meet at a strong access are ordered by it, in the order in which they came.
-void RaceShadow::order_strong(RaceCells::Cell cell, const ProgramPoint& point, WarpClock& clock, int lane) {
-  VectorClock& meeting = strong_[cell];
-  const LaneMask lanes = LaneMask{1} << lane, live = point.cta->warp(point.warp).live();
-  order_.acquire(clock, lanes, live, meeting);
-  order_.release(clock, lanes, live, meeting);
 }
 
 bool RaceShadow::ordered(const Record& record, Accessor& accessor) const {

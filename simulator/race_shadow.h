@@ -7,10 +7,11 @@
 
 #include <array>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "simulator/happens_before.h"
+#include "simulator/memory_meetings.h"
+#include "simulator/memory_order.h"
 #include "simulator/race_cells.h"
 #include "simulator/report.h"
 
@@ -24,10 +25,9 @@ class RaceShadow {
 
   RaceShadow(const Cta& cta, HappensBefore& order, std::uint32_t size_bytes);
 
-  // --- Threads: the lane of the point (0 if it has none). `strong`: volatile, relaxed, acquire, release or
-  // atomic: such accesses do not race with each other, and order what is around them.
-  void read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong);
-  void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong);
+  // --- Threads: the lane of the point (0 if it has none). Throw kRace.
+  void read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
+  void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
   /// A thread accesses bytes that an engine has touched (SharedMemory::kEngineRead, kEngineWritten).
   void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
   /// An mbarrier is used: its mbarrier.init must have happened before.
@@ -86,7 +86,6 @@ class RaceShadow {
   /// aside.
   const Record* unordered(RaceCells::Cell cell, std::uint8_t bytes, Accessor& accessor,
                           bool but_write = false) const;
-  void order_strong(RaceCells::Cell cell, const ProgramPoint& point, WarpClock& clock, int lane);
   [[noreturn]] void refuse(Access access, std::uint32_t offset, const char* what, Access earlier,
                            const ProgramPoint& other, const char* other_what,
                            const ProgramPoint& point) const;
@@ -101,8 +100,8 @@ class RaceShadow {
   std::uint64_t writes_so_far_ = 0;
   std::array<AllowedRead, 4> allowed_;  // the last: a few operands, asked for at every step of K
   std::size_t next_allowed_ = 0;
-  std::vector<Interval> intervals_;                        // some dozens at most
-  std::unordered_map<std::uint32_t, VectorClock> strong_;  // by cell
+  std::vector<Interval> intervals_;  // some dozens at most
+  MemoryMeetings meetings_;
 };
 
 }  // namespace jfa::simulator

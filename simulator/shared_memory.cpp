@@ -71,13 +71,13 @@ void SharedMemory::examine_write(std::uint32_t offset, std::uint32_t bytes, cons
 }
 
 void SharedMemory::note_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                             bool strong) {
-  races_->read(offset, bytes, point, strong);
+                             const MemoryOrder& order) {
+  races_->read(offset, bytes, point, order);
 }
 
 void SharedMemory::note_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                              bool strong) {
-  races_->write(offset, bytes, point, strong);
+                              const MemoryOrder& order) {
+  races_->write(offset, bytes, point, order);
 }
 
 void SharedMemory::refuse(std::uint32_t offset, std::uint32_t bytes, bool write,

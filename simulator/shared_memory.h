@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/memory_order.h"
 #include "simulator/report.h"
 #include "simulator/types.h"
 
@@ -50,19 +51,19 @@ class SharedMemory {
   std::int64_t first_uninitialised(std::uint32_t offset, std::uint32_t bytes) const;
 
   // --- The generic proxy. The checks throw on bounds, alignment, initialisation, flight, barrier objects; an
-  // access is `bytes` long (a power of two up to 32) and must be aligned to that. And they throw on races;
-  // `strong`: a volatile, relaxed, acquire, release or atomic access.
-  void check_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong = false) {
+  // access is `bytes` long (a power of two up to 32) and must be aligned to that. And they throw on races.
+  void check_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                  const MemoryOrder& order = {}) {
     if (!quick_check(offset, bytes, kReadMask | kEngineWritten, kInitialised))
       examine_read(offset, bytes, point);
-    if (races_ != nullptr) note_read(offset, bytes, point, strong);
+    if (races_ != nullptr) note_read(offset, bytes, point, order);
   }
   /// Also records the bytes as initialised.
   void check_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                   bool strong = false) {
+                   const MemoryOrder& order = {}) {
     if (!quick_check(offset, bytes, kWriteMask | kEngineRead | kEngineWritten, 0))
       examine_write(offset, bytes, point);
-    if (races_ != nullptr) note_write(offset, bytes, point, strong);
+    if (races_ != nullptr) note_write(offset, bytes, point, order);
     if (checks_) note_initialised(offset, bytes);
   }
 
@@ -86,8 +87,10 @@ class SharedMemory {
   bool quick_check(std::uint32_t offset, std::uint32_t bytes, std::uint8_t mask, std::uint8_t want) const;
   void examine_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
   void examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
-  void note_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong);
-  void note_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, bool strong);
+  void note_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                 const MemoryOrder& order);
+  void note_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                  const MemoryOrder& order);
   [[noreturn]] void refuse(std::uint32_t offset, std::uint32_t bytes, bool write,
                            const ProgramPoint& point) const;
 

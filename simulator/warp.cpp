@@ -222,9 +222,9 @@ std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes,
                             place.cta->rank()));
       SharedMemory& shared = place.cta->shared();
       if (write)
-        shared.check_write(place.offset, bytes, where, order.strong);
+        shared.check_write(place.offset, bytes, where, order);
       else
-        shared.check_read(place.offset, bytes, where, order.strong);
+        shared.check_read(place.offset, bytes, where, order);
       return shared.data(place.offset);
     }
     case Space::kLocal:

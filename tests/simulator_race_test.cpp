@@ -189,21 +189,36 @@ TEST_CASE("an mbarrier is used after its init") {
   CHECK(run.result.report.text().find("mbarrier.init is not ordered before") != std::string::npos);
 }
 
-TEST_CASE("strong accesses do not race with each other, and order what is around them") {
-  const std::string reader =
-      "@!%p3 bra END;\nSPIN: ld.acquire.cta.shared.u32 %r6, [cells+4];\n"
-      "setp.eq.u32 %p6, %r6, 0;\n@%p6 bra SPIN;\nld.shared.u32 %r7, [cells];\nEND:\n";
+TEST_CASE("strong accesses do not race with each other, and order what is around them as they say") {
+  const auto reader = [](const std::string& load, const std::string& behind = {}) {
+    return "@!%p3 bra END;\nSPIN: " + load + ".shared.u32 %r6, [cells+4];\n" +
+           "setp.eq.u32 %p6, %r6, 0;\n@%p6 bra SPIN;\n" + behind + "ld.shared.u32 %r7, [cells];\nEND:\n";
+  };
   const std::string prologue =
       "@%p0 st.shared.u32 [cells+4], 0;\nbar.sync 0;\n@!%p0 bra READ;\n"
       "st.shared.u32 [cells], 5;\n";
-  check_all(
-      {{"a flag", prologue + "st.release.cta.shared.u32 [cells+4], 1;\nREAD:\n" + reader, ""},
-       {"a weak flag", prologue + "st.shared.u32 [cells+4], 1;\nREAD:\n" + reader, "nothing orders the two"},
-       {"atomics", "@%p0 st.shared.u32 [cells], 0;\nbar.sync 0;\natom.shared.add.u32 %r6, [cells], 1;", ""},
-       {"an atomic and a plain access",
-        "@%p0 st.shared.u32 [cells], 0;\nbar.sync 0;\n@%p0 atom.shared.add.u32 %r6, [cells], 1;\n"
-        "@%p3 st.shared.u32 [cells], 1;",
-        "nothing orders the two"}});
+  const std::string set = ".shared.u32 [cells+4], 1;\n", fence = "membar.cta;\n";
+  const std::string acquire = "ld.acquire.cta", release = "st.release.cta" + set + "READ:\n";
+  const std::string relaxed = "st.volatile" + set + "READ:\n";
+  const std::string race = "nothing orders the two";
+  check_all({{"a flag", prologue + release + reader(acquire), ""},
+             {"a weak flag", prologue + "st" + set + "READ:\n" + reader(acquire), race},
+             {"a flag that is not released", prologue + relaxed + reader(acquire), race},
+             {"nor acquired", prologue + release + reader("ld.volatile"), race},
+             {"fences on either side", prologue + fence + relaxed + reader("ld.volatile", fence), ""},
+             {"a fence on one side", prologue + fence + relaxed + reader("ld.volatile"), race},
+             {"on the other", prologue + relaxed + reader("ld.volatile", fence), race},
+             {"an atomic releases",
+              prologue + "red.release.cta.shared.add.u32 [cells+4], 1;\nREAD:\n" + reader(acquire), ""},
+             {"a relaxed one does not",
+              prologue + "red.shared.add.u32 [cells+4], 1;\nREAD:\n" + reader(acquire), race}});
+  const std::string zero = "@%p0 st.shared.u32 [cells], 0;\nbar.sync 0;\n";
+  const std::string add = "atom.shared.add.u32 %r6, [cells], 1;\n";
+  check_all({{"atomics", zero + add, ""},
+             {"an atomic and a plain access", zero + "@%p0 " + add + "@%p3 st.shared.u32 [cells], 1;", race},
+             {"a plain access behind the barrier",
+              zero + add + "bar.sync 0;\n@%p0 ld.shared.u32 %r7, [cells];", ""},
+             {"behind one's own atomic only", zero + add + "@%p0 ld.shared.u32 %r7, [cells];", race}});
 }
 
 TEST_CASE("a copy is observed by those who wait for it") {

@@ -39,9 +39,9 @@ std::byte* locate(Warp& warp, u64 address, u32 bytes, bool write, const ProgramP
       const u32 offset = static_cast<u32>(address) & kSharedOffsetMask;
       SharedMemory& shared = cta.shared();
       if (write)
-        shared.check_write(offset, bytes, point, order.strong);
+        shared.check_write(offset, bytes, point, order);
       else
-        shared.check_read(offset, bytes, point, order.strong);
+        shared.check_read(offset, bytes, point, order);
       return shared.data(offset);
     }
   }

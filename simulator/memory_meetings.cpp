@@ -1,6 +1,9 @@
-#include "simulator/global_meetings.h"
+#include "simulator/memory_meetings.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "simulator/machine.h"
 
 namespace jfa::simulator {
 namespace {
@@ -9,7 +12,12 @@ constexpr std::uint64_t kWordBytes = 4;
 
 }  // namespace
 
-void GlobalMeetings::read(std::uint64_t address, const GlobalAccessor& accessor, const MemoryOrder& order) {
+MemoryAccessor accessor_of(const ProgramPoint& point) {
+  const Warp& warp = point.cta->warp(point.warp);
+  return {&point.cta->cluster().order, warp.clock, std::max(point.lane, 0), warp.live()};
+}
+
+void MemoryMeetings::read(std::uint64_t address, const MemoryAccessor& accessor, const MemoryOrder& order) {
   const auto found = left_.find(address / kWordBytes);
   if (found == left_.end()) return;
   const WarpClock::Published& left = found->second;
@@ -24,7 +32,7 @@ void GlobalMeetings::read(std::uint64_t address, const GlobalAccessor& accessor,
   if (wide) observed.wide = RemoteClock::join(observed.wide, left.wide);
 }
 
-void GlobalMeetings::write(std::uint64_t address, const GlobalAccessor& accessor, const MemoryOrder& order) {
+void MemoryMeetings::write(std::uint64_t address, const MemoryAccessor& accessor, const MemoryOrder& order) {
   WarpClock::Published own = accessor.clock->released(accessor.lane);
   if (order.releases)
     own.wide = own.narrow = accessor.order->publish(*accessor.clock, accessor.bit(), accessor.live);
