@@ -78,16 +78,26 @@ bool GlobalRaceShadow::fenced(const Record& record, const Accessor& accessor) co
 }
 
 // The first record of the cell that conflicts with the access and is not ordered before it, or null.
+// `but_write`: its last write aside.
 const GlobalRaceShadow::Record* GlobalRaceShadow::conflict(const Cell& cell, std::uint8_t bytes,
                                                            Access access, const Accessor& accessor,
-                                                           const MemoryOrder& order) const {
+                                                           const MemoryOrder& order, bool but_write) const {
   const bool reads = access == Access::kRead;
   const auto conflicts = [&](const Record& r) {
     return r.tick != 0 && (r.bytes & bytes) != 0 && (r.wrote || !reads) &&
            !strong_together(r, accessor, order) && !ordered(r, accessor, access);
   };
-  if (conflicts(cell.write)) return &cell.write;
+  if (!but_write && conflicts(cell.write)) return &cell.write;
   return cells_.find_other(cell, conflicts);
+}
+
+// The first write of a thread among the cell's that the asynchronous proxy may not read, or null.
+const GlobalRaceShadow::Record* GlobalRaceShadow::unfenced(const Cell& cell, std::uint8_t bytes,
+                                                           const Accessor& accessor) const {
+  const auto lacks_fence = [&](const Record& r) {
+    return r.tick != 0 && (r.bytes & bytes) != 0 && r.wrote && !r.operation && !fenced(r, accessor);
+  };
+  return lacks_fence(cell.write) ? &cell.write : cells_.find_other(cell, lacks_fence);
 }
 
 // Whether whatever races with the older access also races with the new one, a write that races with nothing.
@@ -138,7 +148,7 @@ void GlobalRaceShadow::write(std::uint64_t address, std::uint32_t bytes, const P
     record.bytes = mask;
     // Lanes may write the same place in one instruction: one of them wins.
     const bool together = cell.write.together(record) && cell.write.pc == record.pc;
-    const Record* other = together ? nullptr : conflict(cell, mask, Access::kWrite, accessor, order);
+    const Record* other = conflict(cell, mask, Access::kWrite, accessor, order, together);
     if (other != nullptr) refuse(Access::kWrite, at, nullptr, *other, point);
     set_writer(cell, record, accessor);
   });
@@ -171,13 +181,12 @@ void GlobalRaceShadow::access(FlightId operation, Access access, std::uint64_t a
     if (const Record* other = conflict(cell, mask, access, accessor, order))
       refuse(access, at, what, *other, point);
     if (writes) return set_writer(cell, record, accessor);
-    const Record& w = cell.write;
-    if (w.tick != 0 && (w.bytes & mask) != 0 && !w.operation && !fenced(w, accessor))
+    if (const Record* w = unfenced(cell, mask, accessor))
       fail_at(
           ErrorKind::kMissingFence, point, at,
           fmt::format("{} reads {}, which a thread of this grid wrote without fence.proxy.async behind it",
                       what, place(at)),
-          fmt::format("it was written by {}", describe(w)));
+          fmt::format("it was written by {}", describe(*w)));
     cells_.add_other(cell, record, /*synced=*/0);
   });
   if (writes && !reduces) cells_.join_lines(address, bytes);

@@ -63,7 +63,8 @@ class GlobalRaceShadow final : public FlightOwner {
   bool ordered(const Record& record, const Accessor& accessor, Access access) const;
   bool fenced(const Record& record, const Accessor& accessor) const;
   const Record* conflict(const Cell& cell, std::uint8_t bytes, Access access, const Accessor& accessor,
-                         const MemoryOrder& order) const;
+                         const MemoryOrder& order, bool but_write = false) const;
+  const Record* unfenced(const Cell& cell, std::uint8_t bytes, const Accessor& accessor) const;
   bool stands_for(const Record& record, const Record& older, const Accessor& accessor) const;
   void set_writer(Cell& cell, const Record& record, const Accessor& accessor);
   [[noreturn]] void refuse(Access access, std::uint64_t address, const char* what, const Record& record,

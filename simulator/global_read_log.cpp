@@ -30,6 +30,9 @@ void GlobalReadLog::forget_repeated() {
   runs_.erase(
       std::unique(runs_.begin(), runs_.end(), [&](const Run& a, const Run& b) { return key(a) == key(b); }),
       runs_.end());
+  // take() promises a thread's reads in their order.
+  std::sort(runs_.begin(), runs_.end(),
+            [](const Run& a, const Run& b) { return a.access.tick < b.access.tick; });
 }
 
 }  // namespace jfa::simulator

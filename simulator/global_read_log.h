@@ -19,7 +19,7 @@ class GlobalReadLog {
   }
 
   /// Calls visit(offset, bytes, access) for every read that a later one of the same thread does not stand
-  /// for, then forgets them.
+  /// for, those of a thread in the order in which it made them, then forgets them.
   template <class Visit>
   void take(Visit visit) {
     for (const Run& run : runs_) {

@@ -121,12 +121,19 @@ bool RaceShadow::ordered(const Record& record, Accessor& accessor) const {
 
 // Whether the asynchronous proxy may read what the record wrote of the bytes.
 bool RaceShadow::fenced(const Record& write, std::uint8_t bytes, Accessor& accessor) const {
-  if (write.tick == 0 || (write.bytes & bytes) == 0 || !write.generic) return true;
+  if (write.tick == 0 || (write.bytes & bytes) == 0 || !write.wrote || !write.generic) return true;
   const Epoch event = write.event();
   if (event == accessor.fenced) return true;
   if (!order_.fenced(event, accessor.clock, accessor.lane, FencedSpace::kShared)) return false;
   accessor.fenced = event;
   return true;
+}
+
+const RaceShadow::Record* RaceShadow::unfenced(RaceCells::Cell cell, std::uint8_t bytes,
+                                               Accessor& accessor) const {
+  const auto lacks_fence = [&](const Record& r) { return !fenced(r, bytes, accessor); };
+  const Record& write = cells_.last_write(cell);
+  return lacks_fence(write) ? &write : cells_.find_other(cell, lacks_fence);
 }
 
 const RaceShadow::Record* RaceShadow::unordered(RaceCells::Cell cell, std::uint8_t bytes, Accessor& accessor,
@@ -177,7 +184,7 @@ bool RaceShadow::engine_may_read(std::uint32_t offset, std::uint32_t bytes, cons
   Accessor accessor{Access::kRead, /*strong=*/false, clock, point.lane};
   const bool allowed =
       cells_.for_each_used(offset, bytes, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t) {
-        return unordered(c, mask, accessor) == nullptr && fenced(cells_.last_write(c), mask, accessor);
+        return unordered(c, mask, accessor) == nullptr && unfenced(c, mask, accessor) == nullptr;
       });
   if (allowed) allowed_[next_allowed_++ % allowed_.size()] = asked;
   return allowed;
@@ -191,12 +198,12 @@ void RaceShadow::check_engine(Access access, std::uint32_t offset, std::uint32_t
     refuse(access, std::max(offset, i->begin), what, i->access, i->point, i->what, point);
   Accessor accessor{access, /*strong=*/false, clock, lane};
   cells_.for_each_used(offset, bytes, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t at) {
-    const Record& write = cells_.last_write(c);
     if (const Record* other = unordered(c, mask, accessor)) refuse(access, at, what, *other, point);
-    if (access == Access::kRead && !fenced(write, mask, accessor)) {
-      const ProgramPoint writer = point_of(write);
+    const Record* write = access == Access::kRead ? unfenced(c, mask, accessor) : nullptr;
+    if (write != nullptr) {
+      const ProgramPoint writer = point_of(*write);
       const std::string who =
-          writer.warp < 0 ? order_.describe(write.strand)
+          writer.warp < 0 ? order_.describe(write->strand)
                           : fmt::format("thread {} (warp {} lane {})", writer.warp * kWarpSize + writer.lane,
                                         writer.warp, writer.lane);
       fail_at(ErrorKind::kMissingFence, point, at,

@@ -81,6 +81,8 @@ class RaceShadow {
   }
   bool ordered(const Record& record, Accessor& accessor) const;
   bool fenced(const Record& write, std::uint8_t bytes, Accessor& accessor) const;
+  /// The first of the cell's writes that the asynchronous proxy may not read, or null.
+  const Record* unfenced(RaceCells::Cell cell, std::uint8_t bytes, Accessor& accessor) const;
   void write_cell(RaceCells::Cell cell, Record record, Accessor& accessor, const ProgramPoint& point);
   /// The first record among the cell's that is not ordered before the access, or null. `but_write`: its write
   /// aside.

@@ -22,9 +22,9 @@ struct TensorStrand {
   VectorClock acquired{};  ///< what happened before its last fence::after_thread_sync; nothing without clocks
 };
 
-/// The TensorMemoryShadow::Order of every tcgen05.cp: of those of shape 4x256b, and of the others; and of
-/// every tcgen05.shift.
-inline constexpr std::uint64_t kTensorCopyOrder = 1, kTensorRefreshOrder = 2, kTensorShiftOrder = 3;
+/// The TensorMemoryShadow::Order of every tcgen05.cp, of those of shape 4x256b (a refresh) and of the others,
+/// and of every tcgen05.shift.
+inline constexpr std::uint64_t kTensorRefreshOrder = 1, kTensorCopyOrder = 2, kTensorShiftOrder = 3;
 
 class TensorMemoryShadow : public FlightOwner {
  public:
@@ -41,10 +41,10 @@ class TensorMemoryShadow : public FlightOwner {
   /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write,
   /// unless the tensor core does the two in the order of issue (both are writes of one Order, for example):
   /// then kRace if nothing orders their issue, and kMissingFence without the tcgen05 fences between two warps
-  /// that issue them. kRace, too, if nothing orders the region's last
-  /// accesses before this one, and kMissingFence if the region's last producer or consumer is another strand
-  /// and not both sides have executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must
-  /// live as long as the shadow.
+  /// that issue them. kRace, too, if nothing orders the region's last accesses before this one, and
+  /// kMissingFence if the region's last producer or consumer is another strand and not both sides have
+  /// executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must live as long as the
+  /// shadow.
   FlightId begin(Access access, const TensorRegion& region, const char* what, const TensorStrand& strand,
                  Order order, const ProgramPoint& point);
   /// Completion was observed: by wait::ld, wait::st, or the mbarrier of a commit.

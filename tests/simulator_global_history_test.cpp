@@ -78,6 +78,38 @@ LOOP:
       kTwoCtas);
 }
 
+TEST_CASE("what a lane has read again behind its warp is remembered among many reads") {
+  // All lanes of CTA 0 read the place and meet; its first thread tells CTA 1, which writes there, and goes on
+  // to read a hundred other words again and again.
+  const auto reads = [](const std::string& at_500) {
+    return "@!%p1 bra WRITE;\n" + kRead + "bar.warp.sync 0xffffffff;\n@!%p0 bra END;\n" + kRelease + R"(
+  mov.u32 %r3, 0;
+LOOP:
+  rem.u32 %r4, %r3, 100;
+  mul.wide.u32 %rd1, %r4, 4;
+  add.s64 %rd1, %out, %rd1;
+  ld.global.u32 %r5, [%rd1+8704];
+  setp.ne.u32 %p4, %r3, 500;
+  @%p4 bra NEXT;
+)" + at_500 +
+           R"(
+NEXT:
+  red.release.gpu.global.add.u32 [%out+16], 1;
+  add.u32 %r3, %r3, 1;
+  setp.lt.u32 %p3, %r3, 1000;
+  @%p3 bra LOOP;
+  bra END;
+WRITE:
+  @!%p0 bra END;
+SPIN: ld.relaxed.gpu.global.u32 %r6, [%out+16];
+  setp.lt.u32 %p2, %r6, 1000;
+  @%p2 bra SPIN;
+)" + kAcquire +
+           "\n" + kWrite + "END:";
+  };
+  check_all({{"not again", reads({}), ""}, {"again", reads(kRead), kNothingOrders}}, kTwoCtas);
+}
+
 TEST_CASE("a bulk copy that reads races with a write that comes later") {
   const std::string wait = "WAIT: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 0;\n@!%p7 bra WAIT;\n";
   const std::string load =

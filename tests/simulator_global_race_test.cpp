@@ -25,7 +25,11 @@ TEST_CASE("CTAs that write one word race, unless they do it atomically") {
               "@%p1 bra WRITE;\n@%p0 red.global.add.u32 [%out], 1;\nbra END;\n"
               "WRITE:\n@%p0 st.global.u32 [%out], 1;\nEND:",
               kNothingOrders},
-             {"all lanes of a warp, in one instruction", "@%p1 st.global.u32 [%out], 7;", ""}},
+             {"all lanes of a warp, in one instruction", "@%p1 st.global.u32 [%out], 7;", ""},
+             {"a byte of a lane's, which others of its warp write beside",
+              "cvt.u64.u32 %rd1, %r0;\nadd.s64 %rd1, %out, %rd1;\n@%p1 bra WRITE;\n"
+              "@%p0 st.global.u8 [%out+1], 7;\nbra END;\nWRITE:\nst.global.u8 [%rd1], %r0;\nEND:",
+              kNothingOrders}},
             kTwoCtas);
 }
 

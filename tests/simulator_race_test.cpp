@@ -118,6 +118,20 @@ TEST_CASE("accesses of different widths meet") {
             {.block = {96, 1, 1}});
 }
 
+TEST_CASE("of a word that two warps have written, an engine may read only what both have fenced") {
+  const std::string first = "@%p0 st.shared.u16 [cells], 7;\n", second = "@%p3 st.shared.u16 [cells+2], 7;\n";
+  const std::string fence = "fence.proxy.async.shared::cta;\n";
+  const std::string store =
+      "bar.sync 0;\n@%p0 cp.async.bulk.global.shared::cta.bulk_group [%out], [cells], 16;\n"
+      "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n";
+  const std::string before = fence + "bar.sync 0;\n", lacking = "without fence.proxy.async behind it";
+  check_all(
+      {{"both", before + first + second + fence + store, ""},
+       {"the first", before + first + "@!%p1 " + fence + second + store, lacking, ErrorKind::kMissingFence},
+       {"the second", before + first + second + "@%p1 " + fence + store, lacking, ErrorKind::kMissingFence},
+       {"the second, behind both", before + first + second + "bar.sync 0;\n@%p1 " + fence + store, ""}});
+}
+
 TEST_CASE("warps that may store one constant still may not store what differs") {
   RunShape shape{.block = {64, 1, 1}};
   shape.options.constant_races = false;
