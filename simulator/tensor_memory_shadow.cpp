@@ -93,26 +93,29 @@ std::uint32_t TensorMemoryShadow::intern(const Accessor& accessor) {
   return known.back();
 }
 
-void TensorMemoryShadow::check_issue(const Flight& flight, Access access, const Accessor& accessor) const {
-  const Accessor& earlier = flight.accessor;
+std::optional<TensorMemoryShadow::IssueFault> TensorMemoryShadow::issue_fault(
+    const Issue& earlier, const TensorStrand& earlier_strand, const Accessor& accessor) const {
   const ProgramPoint& point = accessor.point;
-  const auto refuse = [&](ErrorKind kind, const char* lacking) {
-    fail_at(kind, point, TensorAddress(0, flight.region.first_column).bits(),
-            fmt::format("{} {} tensor memory behind {}, {}", accessor.what,
-                        access == Access::kRead ? "reads" : "writes", earlier.what, lacking),
-            describe(flight));
-  };
   const WarpClock* clock = clock_of(point);
-  if (clock != nullptr && flight.issued.tick != 0 &&
-      !point.cta->cluster().order.ordered(flight.issued, *clock, point.lane, false))
-    refuse(ErrorKind::kRace, "and nothing orders the threads that issue the two");
-  if (earlier.strand == accessor.strand || !fences_) return;
-  if (earlier.strand->before_thread_sync < flight.since)
-    refuse(ErrorKind::kMissingFence,
-           "which another warp issued without tcgen05.fence::before_thread_sync since");
-  if (accessor.strand->after_thread_sync < flight.since)
-    refuse(ErrorKind::kMissingFence,
-           "which another warp issued, without tcgen05.fence::after_thread_sync in between");
+  if (clock != nullptr && earlier.event.tick != 0 &&
+      !point.cta->cluster().order.ordered(earlier.event, *clock, point.lane, false))
+    return IssueFault{ErrorKind::kRace, "and nothing orders the threads that issue the two"};
+  if (&earlier_strand == accessor.strand || !fences_) return std::nullopt;
+  if (earlier_strand.before_thread_sync < earlier.time)
+    return IssueFault{ErrorKind::kMissingFence,
+                      "which another warp issued without tcgen05.fence::before_thread_sync since"};
+  if (accessor.strand->after_thread_sync < earlier.time)
+    return IssueFault{ErrorKind::kMissingFence,
+                      "which another warp issued, without tcgen05.fence::after_thread_sync in between"};
+  return std::nullopt;
+}
+
+void TensorMemoryShadow::refuse_issue(const IssueFault& fault, Access access, std::uint32_t column,
+                                      const Accessor& accessor, const Accessor& earlier) {
+  fail_at(fault.kind, accessor.point, TensorAddress(0, column).bits(),
+          fmt::format("{} {} tensor memory behind {}, {}", accessor.what,
+                      access == Access::kRead ? "reads" : "writes", earlier.what, fault.lacking),
+          fmt::format("the other: {}", earlier.point.describe()));
 }
 
 TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const TensorRegion& region,
@@ -125,7 +128,8 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
     const bool writes_in_order = access == Access::kWrite && flight.access == Access::kWrite &&
                                  in_order_of_issue(order) && flight.accessor.order == order;
     if (writes_in_order || pipelined(flight.accessor.order, flight.access, order)) {
-      check_issue(flight, access, accessor);
+      if (const auto fault = issue_fault(flight.issue, *flight.accessor.strand, accessor))
+        refuse_issue(*fault, access, flight.region.first_column, accessor, flight.accessor);
       continue;
     }
     fail_at(
@@ -141,21 +145,22 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
     if (access == Access::kWrite) check_fences(read_, Access::kRead, access, region, accessor);
     allowed_ = asked;
   }
-  flights_.push_back({++last_id_, region, access, accessor, ++time_, issue_of(point)});
+  flights_.push_back({++last_id_, region, access, accessor, {++time_, issue_of(point)}});
   return last_id_;
 }
 
-void TensorMemoryShadow::check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
-                                     const Accessor& accessor) const {
+bool TensorMemoryShadow::ordered(const Record& record, Access access, const Accessor& accessor) {
   const ProgramPoint& point = accessor.point;
   const WarpClock* clock = clock_of(point);
-  if (record.event.tick == 0 || clock == nullptr ||
-      point.cta->cluster().order.ordered(record.event, *clock, point.lane, access == Access::kWrite))
-    return;
-  const Accessor& other = accessors_[record.accessor];
+  return record.event.tick == 0 || clock == nullptr ||
+         point.cta->cluster().order.ordered(record.event, *clock, point.lane, access == Access::kWrite);
+}
+
+void TensorMemoryShadow::refuse_unordered(const Accessor& other, Access earlier, Access access,
+                                          std::uint32_t index, const Accessor& accessor) {
   const std::uint32_t column = index % kTensorColumns;
   const std::uint32_t lane = index / kTensorColumns * kTensorBlockLanes;
-  fail_at(ErrorKind::kRace, point, TensorAddress(lane, column).bits(),
+  fail_at(ErrorKind::kRace, accessor.point, TensorAddress(lane, column).bits(),
           fmt::format("{} {} tensor memory lane {} column {}, which {} {} too, and nothing orders the two",
                       accessor.what, access == Access::kRead ? "reads" : "writes", lane, column, other.what,
                       earlier == Access::kRead ? "reads" : "writes"),
@@ -177,11 +182,17 @@ void TensorMemoryShadow::check_fences(const CellRecords& records, Access earlier
     const Record& record = records_[number];
     const Accessor& other = accessors_[record.accessor];
     const bool engine = other.order != 0;
+    const bool same_strand = other.strand == accessor.strand;
+    if (!engine && same_strand) return;  // ordered without fences
     const bool same_order = other.order == accessor.order && in_order_of_issue(accessor.order);
-    if (engine ? same_order : other.strand == accessor.strand) return;  // ordered without fences
-    if (other.strand == accessor.strand && pipelined(other.order, earlier, accessor.order)) return;
-    check_order(record, earlier, access, index, accessor);
-    if (!fences_) return;
+    const bool in_order = engine && (same_order || pipelined(other.order, earlier, accessor.order));
+    const auto fault = in_order ? issue_fault(record.issue, *other.strand, accessor) : std::nullopt;
+    if (in_order && !fault) return;
+    if (!ordered(record, access, accessor)) {
+      if (fault) refuse_issue(*fault, access, index % kTensorColumns, accessor, other);
+      refuse_unordered(other, earlier, access, index, accessor);
+    }
+    if (!fences_ || (in_order && same_strand)) return;
     const bool released = engine || other.strand->before_thread_sync >= record.time;
     if (released && (synchronous || acquired(record, access, accessor))) return;
     const std::uint32_t column = index % kTensorColumns;
@@ -223,7 +234,7 @@ void TensorMemoryShadow::end(FlightId id, const Epoch& event) {
   const auto found =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
   if (found == flights_.end()) return;
-  const std::uint32_t record = add_record({++time_, intern(found->accessor), event});
+  const std::uint32_t record = add_record({++time_, intern(found->accessor), event, found->issue});
   set_all(found->access == Access::kRead ? read_ : written_, found->region, record);
   flights_.erase(found);
   ++ends_so_far_;

@@ -75,19 +75,28 @@ class TensorMemoryShadow : public FlightOwner {
     Order order = 0;  // not 0: the tensor core, whose commit is a fence of its own
     ProgramPoint point;
   };
+  /// When a thread issued an operation. The event's tick is 0 where nobody keeps clocks.
+  struct Issue {
+    std::uint64_t time = 0;
+    Epoch event;
+  };
+  struct IssueFault {
+    ErrorKind kind;
+    const char* lacking;
+  };
   struct Flight {
     FlightId id;
     TensorRegion region;
     Access access;
     Accessor accessor;
-    std::uint64_t since;  // time
-    Epoch issued;         // by its thread; its tick is 0 where nobody keeps clocks
+    Issue issue;
   };
   /// An access that ended.
   struct Record {
     std::uint64_t time = 0;
     std::uint32_t accessor = 0;  // index into accessors_
     Epoch event;                 // by which it was over; its tick is 0 where nobody keeps clocks
+    Issue issue;
   };
   /// An access that was found right. It stays so for the one that asked until an access ends, since a strand
   /// only ever learns.
@@ -106,13 +115,19 @@ class TensorMemoryShadow : public FlightOwner {
   std::uint32_t intern(const Accessor& accessor);
   std::uint32_t add_record(const Record& record);
   void drop_unused_records();
-  /// The tensor core does what is in flight before what is issued now, if the threads agree that it is.
-  void check_issue(const Flight& flight, Access access, const Accessor& accessor) const;
+  /// The tensor core does what was issued earlier before what is issued now, if the threads agree which is
+  /// which: what lacks for that, if anything does.
+  std::optional<IssueFault> issue_fault(const Issue& earlier, const TensorStrand& earlier_strand,
+                                        const Accessor& accessor) const;
+  [[noreturn]] static void refuse_issue(const IssueFault& fault, Access access, std::uint32_t column,
+                                        const Accessor& accessor, const Accessor& earlier);
+  /// Whether the access was over before what the accessor does.
+  static bool ordered(const Record& record, Access access, const Accessor& accessor);
   /// Whether the accessor's fence::after_thread_sync is behind what tells it of the access.
   static bool acquired(const Record& record, Access access, const Accessor& accessor);
   void check_idle(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
-  void check_order(const Record& record, Access earlier, Access access, std::uint32_t index,
-                   const Accessor& accessor) const;
+  [[noreturn]] static void refuse_unordered(const Accessor& other, Access earlier, Access access,
+                                            std::uint32_t index, const Accessor& accessor);
   /// `synchronous`: the access is one that no fence::after_thread_sync has to precede.
   void check_fences(const CellRecords& records, Access earlier, Access access, const TensorRegion& region,
                     const Accessor& accessor, bool synchronous = false) const;

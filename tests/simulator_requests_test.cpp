@@ -97,37 +97,58 @@ TEST_CASE("tcgen05.cp without a wait for its commit is caught") {
   CHECK(run.result.report.kind == ErrorKind::kInFlight);
 }
 
-TEST_CASE("tcgen05.cp behind that of another warp needs the fences between them, and no wait") {
+// Warp 1 copies behind warp 0, with `sync` and `after` in between; `late`: when warp 2 knows that the first
+// copy is over.
+std::string copies_of_two_warps(const std::string& shape, bool late, const std::string& sync,
+                                const std::string& after) {
   std::string text = copy_kernel("128x256b", 128, 8);
   const auto replace = [&](const std::string& from, const std::string& to) {
     REQUIRE(text.find(from) != std::string::npos);
     text.replace(text.find(from), from.size(), to);
   };
-  const std::string after = "tcgen05.fence::after_thread_sync; // between";
+  const std::string commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 ";
+  replace(".b64 done;", ".b64 done, early;");
   replace("@!%p1 bra ISSUED;", "bar.sync 0; @!%p1 bra ISSUED;");  // all are behind their first fence
-  replace("mbarrier.init.shared::cta.b64 [%r3], 1;", "mbarrier.init.shared::cta.b64 [%r3], 2;");
-  const std::string sync = "bar.sync 0; // between";
-  replace("ISSUED:", "ISSUED: " + sync + "\n setp.eq.u32 %p4, %r0, 32; @!%p4 bra SECOND; " + after + R"(
+  replace("mbarrier.init.shared::cta.b64 [%r3], 1;",
+          "mbarrier.init.shared::cta.b64 [%r3], 2; @%p1 mbarrier.init.shared::cta.b64 [early], 1;");
+  replace(commit + "[%r3];",
+          commit + "[%r3]; mov.u32 %r14, early; " + commit + "[%r14]; tcgen05.fence::before_thread_sync;");
+  replace("ISSUED:", "ISSUED: " + sync + R"(
+    setp.ne.u32 %p5, %r1, 2; @%p5 bra KNOWN;
+    EARLY: mbarrier.try_wait.parity.shared::cta.b64 %p3, [early], 0;
+    @!%p3 bra EARLY;
+    KNOWN: setp.eq.u32 %p4, %r0, 32; @!%p4 bra SECOND;
+    mov.u32 %r15, 0;
+    DELAY: add.u32 %r15, %r15, 1; setp.lt.u32 %p5, %r15, )" +
+                         (late ? "10000" : "1") + "; @%p5 bra DELAY; " + after + R"(
     shr.u32 %r12, %r2, 4; cvt.u64.u32 %rd1, %r12; or.b64 %rd1, %rd1, 0x0000401000080000;
-    tcgen05.cp.cta_group::1.4x256b [%r7], %rd1;
-    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];
-    SECOND:)");
-  for (const Schedule schedule : kSchedules) {
-    const RunShape shape{.block = {128, 1, 1}, .options = {.schedule = schedule}};
-    const Run run = run_kernel(text, 1024, shape);
-    REQUIRE_MESSAGE(run.result.ok, run.failure());
-    CHECK(run.output[32 * 8] == 256 * 1);  // row 1 of the second copy
-    CHECK(run.output[33 * 8] == 256 * 33);
-    for (const bool fence : {true, false}) {
-      const std::string& piece = fence ? after : sync;
-      std::string spoilt = text;
-      spoilt.replace(spoilt.find(piece), piece.size(), "");
-      const Run caught = run_kernel(spoilt, 1024, shape);
-      REQUIRE_FALSE(caught.result.ok);
-      CHECK_MESSAGE(caught.result.report.kind == (fence ? ErrorKind::kMissingFence : ErrorKind::kRace),
-                    caught.failure());
-    }
-  }
+    tcgen05.cp.cta_group::1.)" +
+                         shape + " [%r7], %rd1; " + commit + "[%r3];\nSECOND:");
+  return text;
+}
+
+TEST_CASE("tcgen05.cp behind that of another warp needs the fences between them, and no wait") {
+  const std::string sync = "bar.sync 0;", after = "tcgen05.fence::after_thread_sync;";
+  for (const Schedule schedule : kSchedules)
+    for (const std::string shape : {"4x256b", "128x256b"})
+      for (const bool late : {false, true}) {
+        CAPTURE(std::string(to_string(schedule)));
+        CAPTURE(shape);
+        CAPTURE(late);
+        const auto run = [&](const std::string& text) {
+          return run_kernel(text, 1024, {.block = {128, 1, 1}, .options = {.schedule = schedule}});
+        };
+        const Run right = run(copies_of_two_warps(shape, late, sync, after));
+        REQUIRE_MESSAGE(right.result.ok, right.failure());
+        CHECK(right.output[32 * 8] == 256 * (shape == "4x256b" ? 1 : 32));  // row 1 of four
+        CHECK(right.output[33 * 8] == 256 * 33);
+        const Run unfenced = run(copies_of_two_warps(shape, late, sync, ""));
+        REQUIRE_FALSE(unfenced.result.ok);
+        CHECK_MESSAGE(unfenced.result.report.kind == ErrorKind::kMissingFence, unfenced.failure());
+        const Run unordered = run(copies_of_two_warps(shape, late, "", after));
+        REQUIRE_FALSE(unordered.result.ok);
+        CHECK_MESSAGE(unordered.result.report.kind == ErrorKind::kRace, unordered.failure());
+      }
 }
 
 // --- gather4, scatter4: four rows of one matrix to four of another, through shared memory.
