@@ -40,12 +40,12 @@ const InstructionTable& InstructionTable::instance() {
   static const InstructionTable table = [] {
     InstructionTable t;
     for (const auto family :
-         {register_move,          register_integer,  register_bits,        register_float,
-          register_approximate,   register_compare,  register_convert,     register_memory,
-          register_atomics,       register_control,  register_call,        register_warp,
-          register_barrier,       register_mbarrier, register_bulk,        register_fence,
-          register_tcgen05,       register_wgmma,    register_warp_matrix, register_mma_sync,
-          register_cluster_launch})
+         {register_move,        register_integer,       register_bits,    register_float,
+          register_approximate, register_compare,       register_convert, register_memory,
+          register_atomics,     register_control,       register_call,    register_warp,
+          register_barrier,     register_mbarrier,      register_bulk,    register_fence,
+          register_tensormap,   register_tcgen05,       register_wgmma,   register_warp_matrix,
+          register_mma_sync,    register_cluster_launch})
       family(t);
     return t;
   }();

@@ -193,9 +193,10 @@ void register_control(InstructionTable& table);
 void register_call(InstructionTable& table);
 void register_warp(InstructionTable& table);
 void register_barrier(InstructionTable& table);
-void register_mbarrier(InstructionTable& table);  // mbarrier.*
-void register_bulk(InstructionTable& table);      // cp.async.bulk.*
-void register_fence(InstructionTable& table);     // fence.*, membar
+void register_mbarrier(InstructionTable& table);   // mbarrier.*
+void register_bulk(InstructionTable& table);       // cp.async.bulk.*
+void register_fence(InstructionTable& table);      // fence.*, membar
+void register_tensormap(InstructionTable& table);  // tensormap.*
 void register_tcgen05(InstructionTable& table);
 void register_wgmma(InstructionTable& table);        // wgmma.*, setmaxnreg
 void register_warp_matrix(InstructionTable& table);  // ldmatrix, stmatrix, movmatrix

@@ -41,7 +41,9 @@ std::string_view missing_target(const Target& target, std::string_view opcode) {
   if (opcode.starts_with("cvt."))
     for (const std::string_view narrow : {".e2m1x2", ".e2m3x2", ".e3m2x2", ".ue8m0x2"})
       if (has(opcode, narrow)) return blackwell ? "" : "sm_100f or sm_100a";
-  if (opcode.starts_with("setmaxnreg."))
+  if (opcode.starts_with("tensormap.replace.") && has(opcode, ".swizzle_atomicity"))
+    return blackwell ? "" : "sm_100f or sm_100a";
+  if (opcode.starts_with("setmaxnreg.") || opcode.starts_with("tensormap.replace."))
     return target.version >= 90 && target.is_specific() ? "" : "sm_90a, sm_100f or sm_100a";
   if (opcode.starts_with("redux.") && opcode.ends_with(".f32")) return blackwell ? "" : "sm_100f or sm_100a";
   if (opcode.starts_with("cp.async.bulk.") && has(opcode, ".cta_group::"))

@@ -2,47 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include "simulator/tensor_map_record.h"
 
 namespace jfa::simulator {
 namespace {
 
-constexpr uint64_t kMagic = 0x50414d5352544d53;
 constexpr uint32_t kAlignmentBytes = 16;
 constexpr uint32_t kMapAlignmentBytes = 64;
 constexpr uint64_t kMaxDim = uint64_t{1} << 32;
 constexpr uint64_t kMaxStrideBytes = uint64_t{1} << 40;
-constexpr uint32_t kMaxBox = 256;
-constexpr uint32_t kMaxElementStride = 8;
 constexpr uint32_t kPaddedElements = 128;  // of a row of a padded type
-
-// What lies in the 128 bytes. Every field has one fixed place, so that a copied map decodes anywhere.
-struct Record {
-  uint64_t magic;
-  uint64_t global_address;
-  uint64_t stride_bytes[kMaxTensorRank - 1];
-  uint32_t dim_minus_1[kMaxTensorRank];
-  uint16_t box[kMaxTensorRank];
-  uint8_t element_stride[kMaxTensorRank];
-  uint8_t rank;
-  uint8_t data_type;
-  uint8_t swizzle;
-  uint8_t unused[34];
-  uint64_t checksum;  // of everything before it
-};
-static_assert(sizeof(Record) == kTensorMapBytes);
-static_assert(sizeof(CUtensorMap) == kTensorMapBytes);
-
-uint64_t checksum(const Record& record) {
-  uint64_t words[sizeof(Record) / 8];
-  std::memcpy(words, &record, sizeof(record));
-  uint64_t hash = 0xcbf29ce484222325;
-  for (size_t i = 0; i + 1 < std::size(words); ++i) {
-    hash = (hash ^ words[i]) * 0x100000001b3;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
 
 // Bits of an element; 0 for a type outside the enumeration.
 uint32_t element_bits(CUtensorMapDataType type) {
@@ -98,8 +67,8 @@ uint32_t swizzle_width(CUtensorMapSwizzle swizzle) {
   }
 }
 
+// Of cuTensorMapEncodeTiled, or of a record that claims to be its work.
 struct Arguments {
-  const CUtensorMap* map;
   CUtensorMapDataType data_type;
   cuuint32_t rank;
   uint64_t global_address;
@@ -119,9 +88,6 @@ uint32_t global_alignment(const Arguments& a) {
 
 // Why the driver would refuse; empty if it would not.
 std::string invalid_scalar(const Arguments& a) {
-  if (!a.map) return "tensorMap is null";
-  if (reinterpret_cast<uintptr_t>(a.map) % kMapAlignmentBytes != 0)
-    return fmt::format("tensorMap at {} is not 64-byte aligned", fmt::ptr(a.map));
   if (a.data_type < 0 || a.data_type > CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B)
     return fmt::format("tensorDataType = {} is not a CUtensorMapDataType", int(a.data_type));
   if (a.rank < 1 || a.rank > kMaxTensorRank) return fmt::format("tensorRank = {} is not in 1..5", a.rank);
@@ -153,7 +119,7 @@ std::string invalid_array(const Arguments& a) {
   for (uint32_t i = 0; i < a.rank; ++i) {
     if (a.global_dim[i] < 1 || a.global_dim[i] > kMaxDim)
       return fmt::format("globalDim[{}] = {} is not in 1..2^32", i, a.global_dim[i]);
-    if (a.box_dim[i] < 1 || a.box_dim[i] > kMaxBox)
+    if (a.box_dim[i] < 1 || a.box_dim[i] > kMaxTensorBox)
       return fmt::format("boxDim[{}] = {} is not in 1..256", i, a.box_dim[i]);
     const bool stride_used = i > 0 || a.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE;
     if (stride_used && (a.element_strides[i] < 1 || a.element_strides[i] > kMaxElementStride))
@@ -200,6 +166,84 @@ std::string unsupported(const Arguments& a) {
   return {};
 }
 
+// Why the encoder refuses, with the code it gives; empty if it does not.
+std::string refusal(const Arguments& arguments, CUresult* result) {
+  *result = CUDA_ERROR_INVALID_VALUE;
+  std::string why = invalid_scalar(arguments);
+  if (why.empty()) why = invalid_array(arguments);
+  if (!why.empty()) return why;
+  *result = CUDA_ERROR_NOT_SUPPORTED;
+  return unsupported(arguments);
+}
+
+// --- What tensormap.replace tells apart and the encoder does not.
+
+struct SwizzleOfReplace {
+  uint8_t mode, atomicity;
+  CUtensorMapSwizzle swizzle;
+};
+constexpr SwizzleOfReplace kSwizzles[] = {
+    {0, 0, CU_TENSOR_MAP_SWIZZLE_NONE},          {1, 0, CU_TENSOR_MAP_SWIZZLE_32B},
+    {2, 0, CU_TENSOR_MAP_SWIZZLE_64B},           {3, 0, CU_TENSOR_MAP_SWIZZLE_128B},
+    {3, 1, CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B}, {3, 2, CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B},
+    {3, 3, CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B}};
+
+const SwizzleOfReplace* find_swizzle(const TensorMapRecord& record) {
+  for (const SwizzleOfReplace& s : kSwizzles)
+    if (s.mode == record.swizzle_mode && s.atomicity == record.swizzle_atomicity) return &s;
+  return nullptr;
+}
+
+// Fields that compilers leave at 0 when they make a map of zero bytes: no interleaving, zeros outside.
+bool may_stay_zero(TensorMapField field) {
+  return field == TensorMapField::kInterleaveLayout || field == TensorMapField::kSwizzleAtomicity ||
+         field == TensorMapField::kFillMode;
+}
+
+// The first field that a map of this rank needs and nothing has set; empty if there is none.
+std::string missing_field(const TensorMapRecord& record) {
+  for (int i = 0; i <= static_cast<int>(TensorMapField::kFillMode); ++i) {
+    const auto field = static_cast<TensorMapField>(i);
+    if (may_stay_zero(field)) continue;
+    const uint32_t dimensions = record.rank_minus_1 + (field == TensorMapField::kGlobalStride ? 0u : 1u);
+    const uint32_t count = ordinals_of(field) == 0 ? 1 : dimensions;
+    for (uint32_t ordinal = 0; ordinal < count; ++ordinal)
+      if ((record.fields & TensorMapRecord::bit(field, ordinal)) == 0)
+        return ordinals_of(field) == 0 ? std::string(name_of(field))
+                                       : fmt::format("{}[{}]", name_of(field), ordinal);
+  }
+  return {};
+}
+
+// What the encoder would have said to the values that the device has put together.
+std::string check_changed(const TensorMapRecord& record) {
+  if (const std::string field = missing_field(record); !field.empty())
+    return fmt::format("the tensor map is incomplete: nothing has set its {}", field);
+  const SwizzleOfReplace* swizzle = find_swizzle(record);
+  if (swizzle == nullptr)
+    return fmt::format("swizzle_mode = {} with swizzle_atomicity = {} is not simulated", record.swizzle_mode,
+                       record.swizzle_atomicity);
+  cuuint64_t dim[kMaxTensorRank], stride_bytes[kMaxTensorRank - 1];
+  cuuint32_t box[kMaxTensorRank], element_stride[kMaxTensorRank];
+  std::copy(std::begin(record.dim), std::end(record.dim), dim);
+  std::copy(std::begin(record.stride_bytes), std::end(record.stride_bytes), stride_bytes);
+  std::copy(std::begin(record.box), std::end(record.box), box);
+  std::copy(std::begin(record.element_stride), std::end(record.element_stride), element_stride);
+  const Arguments arguments{static_cast<CUtensorMapDataType>(record.data_type),
+                            record.rank_minus_1 + 1u,
+                            record.global_address,
+                            dim,
+                            stride_bytes,
+                            box,
+                            element_stride,
+                            static_cast<CUtensorMapInterleave>(record.interleave),
+                            swizzle->swizzle,
+                            CU_TENSOR_MAP_L2_PROMOTION_NONE,  // which tensormap.replace cannot change
+                            static_cast<CUtensorMapFloatOOBfill>(record.fill_mode)};
+  CUresult ignored;
+  return refusal(arguments, &ignored);
+}
+
 }  // namespace
 
 uint32_t TensorMap::shared_pitch_bytes() const {
@@ -213,55 +257,78 @@ CUresult encode_tiled_tensor_map(CUtensorMap* map, CUtensorMapDataType data_type
                                  const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
                                  CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2_promotion,
                                  CUtensorMapFloatOOBfill oob_fill, std::string* reason) {
-  const Arguments arguments{
-      map,        data_type,      rank,         reinterpret_cast<uint64_t>(global_address),
-      global_dim, global_strides, box_dim,      element_strides,
-      interleave, swizzle,        l2_promotion, oob_fill};
+  const Arguments arguments{data_type,       rank,           reinterpret_cast<uint64_t>(global_address),
+                            global_dim,      global_strides, box_dim,
+                            element_strides, interleave,     swizzle,
+                            l2_promotion,    oob_fill};
   CUresult result = CUDA_ERROR_INVALID_VALUE;
-  std::string why = invalid_scalar(arguments);
-  if (why.empty()) why = invalid_array(arguments);
-  if (why.empty()) {
-    why = unsupported(arguments);
-    result = CUDA_ERROR_NOT_SUPPORTED;
-  }
+  std::string why;
+  if (!map)
+    why = "tensorMap is null";
+  else if (reinterpret_cast<uintptr_t>(map) % kMapAlignmentBytes != 0)
+    why = fmt::format("tensorMap at {} is not 64-byte aligned", fmt::ptr(map));
+  else
+    why = refusal(arguments, &result);
   if (!why.empty()) {
     if (reason) *reason = std::move(why);
     return result;
   }
 
-  Record record{};
-  record.magic = kMagic;
+  TensorMapRecord record{};
+  record.magic = TensorMapRecord::kMagic;
   record.global_address = arguments.global_address;
+  for (int i = 0; i <= static_cast<int>(TensorMapField::kFillMode); ++i)
+    record.fields |= TensorMapRecord::bit(static_cast<TensorMapField>(i));
   for (uint32_t i = 0; i < kMaxTensorRank; ++i) {
-    record.dim_minus_1[i] = i < rank ? static_cast<uint32_t>(global_dim[i] - 1) : 0;
+    record.dim[i] = i < rank ? global_dim[i] : 1;
     record.box[i] = i < rank ? static_cast<uint16_t>(box_dim[i]) : 1;
     record.element_stride[i] = i > 0 && i < rank ? static_cast<uint8_t>(element_strides[i]) : 1;
     if (i + 1 < rank) record.stride_bytes[i] = global_strides[i];
+    if (i >= rank) continue;
+    for (const TensorMapField field :
+         {TensorMapField::kGlobalDim, TensorMapField::kBoxDim, TensorMapField::kElementStride})
+      record.fields |= TensorMapRecord::bit(field, i);
+    if (i + 1 < rank) record.fields |= TensorMapRecord::bit(TensorMapField::kGlobalStride, i);
   }
-  record.rank = static_cast<uint8_t>(rank);
+  record.rank_minus_1 = static_cast<uint8_t>(rank - 1);
   record.data_type = static_cast<uint8_t>(data_type);
-  record.swizzle = static_cast<uint8_t>(swizzle);
-  record.checksum = checksum(record);
+  record.interleave = static_cast<uint8_t>(interleave);
+  for (const SwizzleOfReplace& s : kSwizzles)
+    if (s.swizzle == swizzle) record.swizzle_mode = s.mode, record.swizzle_atomicity = s.atomicity;
+  record.fill_mode = static_cast<uint8_t>(oob_fill);
+  record.checksum = record.computed_checksum();
   std::memcpy(map, &record, sizeof(record));
   return CUDA_SUCCESS;
 }
 
-std::string decode_tensor_map(const void* bytes, TensorMap* map) {
-  Record record;
+std::string check_tensor_map_bytes(const void* bytes) {
+  TensorMapRecord record;
   std::memcpy(&record, bytes, sizeof(record));
-  if (record.magic != kMagic) return "these bytes are not a tensor map made by cuTensorMapEncodeTiled";
-  if (record.checksum != checksum(record)) return "the tensor map was changed after it was encoded";
+  if (record.magic != TensorMapRecord::kMagic)
+    return "these bytes are not a tensor map made by cuTensorMapEncodeTiled or tensormap.replace";
+  if (record.checksum != record.computed_checksum())
+    return "the tensor map was changed by something else than tensormap.replace";
+  return {};
+}
+
+std::string decode_tensor_map(const void* bytes, TensorMap* map) {
+  if (std::string wrong = check_tensor_map_bytes(bytes); !wrong.empty()) return wrong;
+  TensorMapRecord record;
+  std::memcpy(&record, bytes, sizeof(record));
+  if (record.changed != 0)
+    if (std::string wrong = check_changed(record); !wrong.empty()) return wrong;
   map->global_address = record.global_address;
-  map->rank = record.rank;
+  map->rank = record.rank_minus_1 + 1u;
   map->data_type = static_cast<CUtensorMapDataType>(record.data_type);
   map->element_bits = element_bits(map->data_type);
   map->padded = is_padded(map->data_type);
-  map->swizzle = static_cast<CUtensorMapSwizzle>(record.swizzle);
+  map->swizzle = find_swizzle(record)->swizzle;
   for (uint32_t i = 0; i < kMaxTensorRank; ++i) {
-    map->dim[i] = uint64_t{record.dim_minus_1[i]} + 1;
-    map->box[i] = record.box[i];
-    map->element_stride[i] = record.element_stride[i];
-    map->stride_bytes[i] = i == 0 ? map->element_bits / 8 : record.stride_bytes[i - 1];
+    const bool used = i < map->rank;  // others may be left over from a map of a higher rank
+    map->dim[i] = used ? record.dim[i] : 1;
+    map->box[i] = used ? record.box[i] : 1;
+    map->element_stride[i] = used && i > 0 ? record.element_stride[i] : 1;
+    map->stride_bytes[i] = i == 0 ? map->element_bits / 8 : used ? record.stride_bytes[i - 1] : 0;
   }
   return {};
 }

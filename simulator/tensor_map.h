@@ -1,5 +1,6 @@
-// Tensor maps of the simulated device. CUtensorMap is opaque, so the 128 bytes hold a private record that
-// only encode_tiled_tensor_map writes and decode_tensor_map reads; anything else in those bytes is an error.
+// Tensor maps of the simulated device. CUtensorMap is opaque, so the 128 bytes hold a private record
+// (tensor_map_record.h) that encode_tiled_tensor_map makes, replace_tensor_map_field makes or changes, and
+// decode_tensor_map reads; anything else in those bytes is an error.
 #pragma once
 
 #include <cuda.h>
@@ -7,11 +8,14 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace jfa::simulator {
 
 constexpr uint32_t kTensorMapBytes = 128;
 constexpr uint32_t kMaxTensorRank = 5;
+constexpr uint32_t kMaxTensorBox = 256;
+constexpr uint32_t kMaxElementStride = 8;
 
 /// A decoded tensor map. Dimension 0 is the contiguous one; entries at and beyond `rank` have extent, box and
 /// element stride 1, so that code may always loop over five dimensions.
@@ -61,8 +65,37 @@ CUresult encode_tiled_tensor_map(CUtensorMap* map, CUtensorMapDataType data_type
                                  CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2_promotion,
                                  CUtensorMapFloatOOBfill oob_fill, std::string* reason);
 
-/// Reads the 128 bytes of a map. Returns what is wrong with them, empty if nothing.
+/// Reads the 128 bytes of a map. Returns what is wrong with them, empty if nothing: also a field that a map
+/// made on the device still lacks, or values that the encoder would not have taken.
 std::string decode_tensor_map(const void* bytes, TensorMap* map);
+
+/// Whether the bytes are a map, perhaps an unfinished one: what is wrong with them, empty if nothing.
+std::string check_tensor_map_bytes(const void* bytes);
+
+/// What tensormap.replace can change.
+enum class TensorMapField : uint8_t {
+  kGlobalAddress,
+  kRank,  // less 1
+  kBoxDim,
+  kGlobalDim,
+  kGlobalStride,  // bytes; ordinal 0 is dimension 1's
+  kElementStride,
+  kElementType,  // numbered otherwise than CUtensorMapDataType
+  kInterleaveLayout,
+  kSwizzleMode,
+  kSwizzleAtomicity,
+  kFillMode,
+};
+
+/// As PTX spells it: "global_address".
+std::string_view name_of(TensorMapField field);
+/// How many ordinals a field has; 0: it takes none.
+uint32_t ordinals_of(TensorMapField field);
+
+/// tensormap.replace of a map, or of 128 zero bytes, which become one. `ordinal`: 0 if the field takes none.
+/// Returns why not, empty if it is done: a value that the field cannot hold, bytes that are no map. Whether
+/// the fields go together is for decode_tensor_map.
+std::string replace_tensor_map_field(void* bytes, TensorMapField field, uint32_t ordinal, uint64_t value);
 
 /// The permutation of shared addresses: atoms of 16 bytes (or 32, or 64) within 256, 512 or 1024 bytes, by
 /// absolute address.

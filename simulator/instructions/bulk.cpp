@@ -11,6 +11,7 @@
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/async_copy.h"
 #include "simulator/instructions/async_store.h"
+#include "simulator/instructions/map_access.h"
 #include "simulator/machine.h"
 #include "simulator/mbarrier.h"
 #include "simulator/tma.h"
@@ -83,8 +84,7 @@ std::vector<BulkDestination> destinations_of(Warp& warp, const Operands& o, int 
 TensorBox box_of(Warp& warp, const Operands& o, int lane, const ProgramPoint& point) {
   TensorBox box;
   const std::uint64_t address = address_of(warp, o.map, lane);
-  const std::byte* bytes = warp.machine().read_generic(address, kTensorMapBytes, 64, point);
-  const std::string wrong = decode_tensor_map(bytes, &box.map);
+  const std::string wrong = decode_tensor_map(use_tensor_map(warp, address, point), &box.map);
   if (!wrong.empty()) fail_at(ErrorKind::kDescriptor, point, address, wrong);
   if (o.gathers) {
     if (box.map.rank != 2 || box.map.box[1] != 1)
@@ -142,8 +142,7 @@ Step map_prefetch(Warp& warp, const Instruction& in, LaneMask active) {
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     TensorMap map;
     const std::uint64_t address = address_of(warp, o.map, lane);
-    const std::string wrong =
-        decode_tensor_map(warp.machine().read_generic(address, kTensorMapBytes, 64, point), &map);
+    const std::string wrong = decode_tensor_map(use_tensor_map(warp, address, point), &map);
     if (!wrong.empty()) fail_at(ErrorKind::kDescriptor, point, address, wrong);
   });
   return Step::kNext;

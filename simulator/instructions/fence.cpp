@@ -1,5 +1,5 @@
-// fence.*, membar, griddepcontrol. Instructions run one at a time here, so that a fence changes no value;
-// what it orders is for the checkers.
+// fence.*, membar, griddepcontrol; those of the tensormap proxy are in tensormap.cpp. Instructions run one at
+// a time here, so that a fence changes no value; what it orders is for the checkers.
 #include <string_view>
 
 #include "simulator/instruction_table.h"
@@ -63,7 +63,7 @@ void register_fence(InstructionTable& table) {
        {"fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster",
         "fence.release.sync_restrict::shared::cta.cluster",
         "fence.acquire.sync_restrict::shared::cluster.cluster", "fence.mbarrier_init.release.cluster",
-        "fence.proxy.alias", "fence.proxy.tensormap::generic.release .(cta|cluster|gpu|sys)"})
+        "fence.proxy.alias"})
     table.add(pattern, nothing);
 
   // One grid runs at a time, so that those before it have ended; see grid_dependency.h.
@@ -78,11 +78,6 @@ void register_fence(InstructionTable& table) {
       warp.machine().memory().meet_grid_dependency(&warp.cta());
       return Step::kNext;
     });
-  });
-
-  table.add("fence.proxy.tensormap::generic.acquire .(cta|cluster|gpu|sys)", [](Decoder& d) {
-    d.address(0);
-    if (d.immediate(1) != 128) d.fail("the size of a tensor map is 128");
   });
 }
 

@@ -96,7 +96,6 @@ constexpr Reason kReasons[] = {
     {"cvt.pack", "no kernel of attention, GEMM or reduction was seen to use it"},
     {"cp.reduce.async.bulk.shared::cluster", "red.async and st.async do what was seen of it"},
     {"cp.async.bulk.tensor.im2col", "convolutions only"},
-    {"tensormap.", "tensor maps are opaque: here they are records that only the host's encoder writes"},
     {"wmma.", "the older interface to what mma.sync does; no kernel was seen to use it"},
     {"mma.sync.s4", "4-bit integers: Hopper and Blackwell have no product of them, compilers take it apart"},
     {"mma.sync.kind::mxf8f6f4", "sm_120 only"},
