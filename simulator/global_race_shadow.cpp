@@ -135,7 +135,7 @@ void GlobalRaceShadow::read(std::uint64_t address, std::uint32_t bytes, const Pr
       refuse(Access::kRead, at, nullptr, *other, point);
     if (!order.updates) cells_.add_other(cell, record, accessor.clock->synced());
   });
-  if (order.strong) meetings_.read(address, accessor, order);
+  if (order.strong) meetings_.read(address, bytes, accessor, order);
 }
 
 void GlobalRaceShadow::write(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point,
@@ -153,7 +153,7 @@ void GlobalRaceShadow::write(std::uint64_t address, std::uint32_t bytes, const P
     set_writer(cell, record, accessor);
   });
   if (order.strong)
-    meetings_.write(address, accessor, order);
+    meetings_.write(address, bytes, accessor, order);
   else
     cells_.join_lines(address, bytes);
 }

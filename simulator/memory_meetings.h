@@ -26,10 +26,12 @@ MemoryAccessor accessor_of(const ProgramPoint& point);
 class MemoryMeetings {
  public:
   /// What writers have left at the place is acquired, at once or by the thread's next fence.
-  void read(std::uint64_t address, const MemoryAccessor& accessor, const MemoryOrder& order);
+  void read(std::uint64_t address, std::uint32_t bytes, const MemoryAccessor& accessor,
+            const MemoryOrder& order);
   /// A release, or a relaxed write behind a fence, leaves what its thread has published. An atomic adds to
   /// what it has found; any other write takes its place.
-  void write(std::uint64_t address, const MemoryAccessor& accessor, const MemoryOrder& order);
+  void write(std::uint64_t address, std::uint32_t bytes, const MemoryAccessor& accessor,
+             const MemoryOrder& order);
 
  private:
   std::unordered_map<std::uint64_t, WarpClock::Published> left_;  // by word

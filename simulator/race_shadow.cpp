@@ -57,7 +57,7 @@ void RaceShadow::read(std::uint32_t offset, std::uint32_t bytes, const ProgramPo
     if (const Record* other = unordered(c, mask, accessor)) refuse(Access::kRead, at, nullptr, *other, point);
     if (!order.updates) cells_.add_other(c, record, clock.synced());
   });
-  if (order.strong) meetings_.read(offset, accessor_of(point), order);
+  if (order.strong) meetings_.read(offset, bytes, accessor_of(point), order);
 }
 
 void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
@@ -80,7 +80,7 @@ void RaceShadow::write(std::uint32_t offset, std::uint32_t bytes, const ProgramP
       write_cell(c, record, accessor, point);
   });
   if (order.strong)
-    meetings_.write(offset, accessor_of(point), order);
+    meetings_.write(offset, bytes, accessor_of(point), order);
   else
     cells_.join_lines(offset, bytes);
 }

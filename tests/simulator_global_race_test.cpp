@@ -65,6 +65,10 @@ TEST_CASE("a flag orders what its writer released before what its reader acquire
               hand_over("membar.cta;\n" + kRelaxedStore, kRelaxedLoad, kFence), kNothingOrders},
              {"the reader's fence among them",
               hand_over(kFence + kRelaxedStore, kRelaxedLoad, "membar.cta;\n"), kNothingOrders},
+             {"a flag of 64 bits, its upper half read",
+              hand_over("mov.b64 %rd1, 0x100000001;\nst.release.gpu.global.u64 [%out], %rd1;",
+                        "ld.acquire.gpu.global.u32 %r6, [%out+4];"),
+              ""},
              {"written behind the release", hand_over(kRelease + "\nst.global.u32 [%out+64], 8;", kAcquire),
               kNothingOrders}},
             kTwoCtas);
