@@ -24,6 +24,7 @@ const std::vector<TestCase>& instruction_cases() {
     add_memory_cases(all);
     add_mbarrier_cases(all);
     add_tma_cases(all);
+    add_tensormap_cases(all);
     add_wgmma_cases(all);
     return all;
   }();

@@ -71,6 +71,7 @@ void add_matrix_cases(std::vector<TestCase>& cases);
 void add_memory_cases(std::vector<TestCase>& cases);
 void add_mbarrier_cases(std::vector<TestCase>& cases);
 void add_tma_cases(std::vector<TestCase>& cases);
+void add_tensormap_cases(std::vector<TestCase>& cases);
 void add_wgmma_cases(std::vector<TestCase>& cases);
 
 }  // namespace jfa::conformance
