@@ -196,6 +196,33 @@ TEST_CASE("Triton and Gluon: products through tensor maps") {
   });
 }
 
+/// Two programs share all tiles, each with maps of its own in its part of the scratch memory.
+simulator::LaunchResult run_described(const Witness& w, const Product& p, WitnessLaunch& launch,
+                                      const std::string& ptx, const RunOptions& options) {
+  constexpr std::uint32_t kPrograms = 2;
+  launch.buffer("a", as_f16(p.a)), launch.buffer("b", as_f16(p.b));
+  launch.buffer("c", std::vector<std::uint16_t>(p.m * p.n, 0x7e00));
+  launch.scalar("m", p.m), launch.scalar("n", p.n), launch.scalar("k", p.k);
+  const std::size_t scratch_bytes = w.facts.at("scratch_bytes");
+  launch.buffer("scratch", std::vector<std::byte>(kPrograms * scratch_bytes, std::byte{0xcd}));
+  return launch.run_ptx(ptx, kPrograms, 1, options);
+}
+
+TEST_CASE("Triton: products through tensor maps that the kernel makes") {
+  for_each_witness("described_matmul", 2, [](const Witness& w, const RunOptions& options) {
+    const Product p(w);
+    WitnessLaunch launch(w);
+    const simulator::LaunchResult result = run_described(w, p, launch, w.ptx(), options);
+    REQUIRE_MESSAGE(result.ok, result.report.text());
+    p.check(launch.download<std::uint16_t>("c"),
+            [](std::uint16_t bits) { return simulator::decode_float(bits, simulator::kFloat16); });
+    WitnessLaunch spoilt(w);
+    const std::string ptx = without_lines_of(w.ptx(), "fence.proxy.tensormap");
+    REQUIRE(ptx != w.ptx());
+    CHECK(run_described(w, p, spoilt, ptx, options).report.kind == simulator::ErrorKind::kMissingFence);
+  });
+}
+
 /// A matrix of rows along k with a scale factor for every `group` elements, as stored.
 struct ScaledMatrix {
   std::vector<std::byte> elements;    // two of e2m1 in a byte

@@ -53,6 +53,23 @@ def tma_matmul(a, b, c, m, n, k, block_m: tl.constexpr, block_n: tl.constexpr, b
 
 
 @triton.jit
+def described_matmul(a, b, c, m, n, k, block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr):
+    """The same through tensor maps that each program makes for itself."""
+    a_map = tl.make_tensor_descriptor(a, [m, k], [k, 1], [block_m, block_k])
+    b_map = tl.make_tensor_descriptor(b, [n, k], [k, 1], [block_n, block_k])
+    c_map = tl.make_tensor_descriptor(c, [m, n], [n, 1], [block_m, block_n])
+    tiles_n = tl.cdiv(n, block_n)
+    tiles = tl.cdiv(m, block_m) * tiles_n
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+        row = tile // tiles_n * block_m
+        column = tile % tiles_n * block_n
+        acc = tl.zeros((block_m, block_n), dtype=tl.float32)
+        for start in range(0, k, block_k):
+            acc = tl.dot(a_map.load([row, start]), b_map.load([column, start]).T, acc)
+        c_map.store([row, column], acc.to(tl.float16))
+
+
+@triton.jit
 def scaled_matmul(a, a_scale, b, b_scale, c, m, n, k, a_format: tl.constexpr, b_format: tl.constexpr,
                   group: tl.constexpr, block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr):
     """C[m, n] = A[m, k] B[n, k]^T, each `group` elements along k with a scale factor; e2m1 lies two in a byte."""
