@@ -22,8 +22,13 @@ constexpr Doubt kDoubts[] = {
      "a race that does not show proves nothing"},
     {9, "whether a multicast mask counts %ctaid or %cluster_ctarank", "%cluster_ctarank", ""},
     {10, "what bits 60:53 of a shared-memory descriptor for tcgen05 must be", "zero", ""},
-    {11, "how the driver lays out a CUtensorMap",
-     "opaque: nothing of ours reads one; the simulator has its own layout", "no kernel depends on it"},
+    {11,
+     "how the driver lays out a CUtensorMap, and what 128 zero bytes mean before `tensormap.replace` has set "
+     "every field",
+     "opaque: nothing of ours reads one; the simulator has its own layout, and refuses maps that lack a "
+     "field "
+     "other than those which Triton leaves at 0: interleaving, atomicity of the swizzle, fill",
+     "no kernel depends on it"},
     {12, "whether tensor stores are clipped in units of 16 bytes along the innermost dimension on sm_100",
      "yes, as measured on an H200; our tensors' rows are multiples of 16 bytes", ""},
     {13, "whether a misaligned coordinate, destination or a store's negative start is a fault",
