@@ -28,6 +28,15 @@ struct GlobalAccess {
     return tick == other.tick && cluster == other.cluster && strand == other.strand &&
            operation == other.operation;
   }
+  bool same_kind(const GlobalAccess& other) const {
+    return cluster == other.cluster && strand == other.strand && operation == other.operation &&
+           strong == other.strong && wrote == other.wrote && scope == other.scope;
+  }
+  bool stands_for_earlier(const GlobalAccess& old, std::uint32_t synced) const {
+    // What one thread stores in bulk ends in order; what it reads does not.
+    if (operation) return wrote && old.lanes == lanes;
+    return old.lanes == lanes || old.tick <= synced;
+  }
 };
 
 }  // namespace jfa::simulator

@@ -9,11 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "simulator/global_access.h"
 #include "simulator/global_read_log.h"
+#include "simulator/other_records.h"
 
 namespace jfa::simulator {
 
@@ -24,22 +23,26 @@ class GlobalRaceCells {
 
   /// The accesses that a later one may race with. Of a line, all are of the whole of it.
   struct Cell {
-    Record write;              // the last one
-    Record other;              // the only other access …
-    std::uint32_t others = 0;  // … or index + 1 into others_
+    Record write;  // the last one
+    OtherRecords<Record>::Place others;
   };
 
   // --- A cell.
   /// The first of the others, readers and older writers, that `matches`, or null.
   template <class Matches>
-  const Record* find_other(const Cell& cell, Matches matches) const;
-  /// A reader, or a writer that is not the last. Takes the place of one that it is at least as hard to be
-  /// ordered after as. `synced`: up to there the lanes of its warp are ordered before it.
-  void add_other(Cell& cell, const Record& record, std::uint32_t synced);
+  const Record* find_other(const Cell& cell, Matches matches) const {
+    return others_.find(cell.others, matches);
+  }
+  /// A reader, or a writer that is not the last. `synced`: see OtherRecords.
+  void add_other(Cell& cell, const Record& record, std::uint32_t synced) {
+    others_.add(cell.others, record, synced);
+  }
   /// Forgets others that match, if their list is about to grow.
   template <class Matches>
-  void thin_others(Cell& cell, Matches matches);
-  void forget_others(Cell& cell);
+  void thin_others(Cell& cell, Matches matches) {
+    others_.thin(cell.others, matches);
+  }
+  void forget_others(Cell& cell) { others_.forget(cell.others); }
 
   // --- Places.
   /// Calls visit(cell, mask, address) for the cells of an access: lines, where it is of whole ones. `logged`:
@@ -71,9 +74,6 @@ class GlobalRaceCells {
   void make_lines(Page& page);
   void log_read(Page& page, std::uint64_t address, std::uint32_t bytes, const Record& record);
   void split(Line& line);
-  std::vector<Record>& list(const Cell& cell) { return others_[cell.others - 1]; }
-  const std::vector<Record>& list(const Cell& cell) const { return others_[cell.others - 1]; }
-  void take_list(Cell& cell);
   template <class Visit>
   void for_each_in(Page& page, std::uint64_t begin, std::uint64_t end, Visit visit);
 
@@ -81,24 +81,8 @@ class GlobalRaceCells {
   std::uint64_t last_number_ = 0;  // of the page looked for last
   Page* last_page_ = nullptr;
   std::size_t logged_ = 0;  // entries of the pages' logs
-  std::vector<std::vector<Record>> others_;
-  std::vector<std::uint32_t> free_others_;
+  OtherRecords<Record> others_;
 };
-
-template <class Matches>
-const GlobalAccess* GlobalRaceCells::find_other(const Cell& cell, Matches matches) const {
-  if (cell.others == 0) return matches(cell.other) ? &cell.other : nullptr;
-  const auto found = std::find_if(list(cell).begin(), list(cell).end(), matches);
-  return found == list(cell).end() ? nullptr : &*found;
-}
-
-template <class Matches>
-void GlobalRaceCells::thin_others(Cell& cell, Matches matches) {
-  if (cell.others == 0 || list(cell).size() < list(cell).capacity()) return;
-  std::vector<Record>& others = list(cell);
-  std::erase_if(others, matches);
-  if (others.size() > others.capacity() / 2) others.reserve(2 * others.capacity());
-}
 
 template <class Visit>
 void GlobalRaceCells::for_each_in(Page& page, std::uint64_t begin, std::uint64_t end, Visit visit) {

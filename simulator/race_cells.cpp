@@ -7,59 +7,14 @@ RaceCells::RaceCells(std::uint32_t size_bytes)
       blocks_(size_bytes / kBlockBytes + 1) {
   const std::size_t cells = std::size_t{first_line_} + size_bytes / kLineBytes + 1;
   writes_.reset(static_cast<Record*>(std::calloc(cells, sizeof(Record))));
-  others_.reset(static_cast<Others*>(std::calloc(cells, sizeof(Others))));
-}
-
-void RaceCells::add_other(Cell cell, const Record& record, std::uint32_t synced) {
-  const auto merge = [&](Record& old) {
-    if (old.tick == 0) {
-      old = record;
-      return true;
-    }
-    if (old.strand != record.strand || old.strong != record.strong || old.wrote != record.wrote) return false;
-    if (old.tick == record.tick && (old.lanes == record.lanes || old.bytes == record.bytes)) {
-      old.lanes |= record.lanes;
-      old.bytes |= record.bytes;
-      return true;
-    }
-    const bool implied = old.lanes == record.lanes || old.tick <= synced;
-    if (!implied || (old.bytes & ~record.bytes) != 0) return false;
-    old = record;
-    return true;
-  };
-  writes_[cell].has_others = true;
-  Others& others = others_[cell];
-  if (others.more == 0) {
-    if (merge(others.first)) return;
-    others.more = take_more();
-    more_others_[others.more - 1].push_back(others.first);
-  }
-  std::vector<Record>& more = more_others_[others.more - 1];
-  for (Record& old : more)
-    if (merge(old)) return;
-  more.push_back(record);
-}
-
-// Index + 1 of an empty list.
-std::uint32_t RaceCells::take_more() {
-  if (free_more_.empty()) {
-    more_others_.emplace_back();
-    return static_cast<std::uint32_t>(more_others_.size());
-  }
-  const std::uint32_t taken = free_more_.back();
-  free_more_.pop_back();
-  return taken;
+  using Place = OtherRecords<Record>::Place;
+  places_.reset(static_cast<Place*>(std::calloc(cells, sizeof(Place))));
 }
 
 void RaceCells::forget_others(Cell cell) {
   if (!writes_[cell].has_others) return;
   writes_[cell].has_others = false;
-  Others& others = others_[cell];
-  others.first = {};
-  if (others.more == 0) return;
-  more_others_[others.more - 1].clear();
-  free_more_.push_back(others.more);
-  others.more = 0;
+  others_.forget(places_[cell]);
 }
 
 void RaceCells::forget_cell(Cell cell) {
@@ -76,10 +31,7 @@ void RaceCells::split(std::uint32_t offset) {
   if (writes_[line].tick == 0 && !writes_[line].has_others) return;
   for (Cell c = first; c < first + kLineBytes / kCellBytes; ++c) {
     writes_[c] = writes_[line];
-    others_[c].first = others_[line].first;
-    if (others_[line].more == 0) continue;
-    others_[c].more = take_more();
-    more_others_[others_[c].more - 1] = more_others_[others_[line].more - 1];
+    others_.copy(places_[line], places_[c]);
   }
   forget_cell(line);
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "simulator/other_records.h"
 #include "simulator/types.h"
 #include "simulator/vector_clock.h"
 
@@ -31,6 +32,12 @@ class RaceCells {
     bool wrote : 1 = false;       // among the others: a writer of bytes that the last one did not write
     bool has_others : 1 = false;  // of a cell's last write: the cell has other records
     Epoch event() const { return {strand, tick, lanes}; }
+    bool same_kind(const Record& other) const {
+      return strand == other.strand && strong == other.strong && wrote == other.wrote;
+    }
+    bool stands_for_earlier(const Record& old, std::uint32_t synced) const {
+      return old.lanes == lanes || old.tick <= synced;
+    }
   };
 
   explicit RaceCells(std::uint32_t size_bytes);
@@ -40,10 +47,14 @@ class RaceCells {
   const Record& last_write(Cell cell) const { return writes_[cell]; }
   /// The first of the others, readers since and older writers of some bytes, that `matches`, or null.
   template <class Matches>
-  const Record* find_other(Cell cell, Matches matches) const;
-  /// A reader, or a writer that is not the last. Merges with what the same warp has read, as far as the new
-  /// access is at least as hard to be ordered after. `synced`: the warp's lanes are ordered up to there.
-  void add_other(Cell cell, const Record& record, std::uint32_t synced);
+  const Record* find_other(Cell cell, Matches matches) const {
+    return writes_[cell].has_others ? others_.find(places_[cell], matches) : nullptr;
+  }
+  /// A reader, or a writer that is not the last. `synced`: see OtherRecords.
+  void add_other(Cell cell, const Record& record, std::uint32_t synced) {
+    writes_[cell].has_others = true;
+    others_.add(places_[cell], record, synced);
+  }
   void forget_others(Cell cell);
 
   // --- Places.
@@ -70,10 +81,6 @@ class RaceCells {
   static constexpr std::uint32_t kLineBytes = 16;
   static constexpr std::uint32_t kBlockBytes = 256;
 
-  struct Others {
-    Record first;            // the only one …
-    std::uint32_t more = 0;  // … or index + 1 into more_others_
-  };
   struct Block {
     std::uint16_t split = 0;  // a bit a line: its cells of four bytes are used
     bool used = false;        // some cell has records
@@ -100,27 +107,15 @@ class RaceCells {
     return static_cast<std::uint8_t>((1u << to) - (1u << from));
   }
   void split(std::uint32_t offset);
-  std::uint32_t take_more();
   void forget_cell(Cell cell);
 
   const Cell first_line_;
   // By cell. Apart, so that who only writes need not touch the others.
   ZeroPages<Record> writes_;
-  ZeroPages<Others> others_;
+  ZeroPages<OtherRecords<Record>::Place> places_;
+  OtherRecords<Record> others_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<Record>> more_others_;
-  std::vector<std::uint32_t> free_more_;
 };
-
-template <class Matches>
-const RaceCells::Record* RaceCells::find_other(Cell cell, Matches matches) const {
-  if (!writes_[cell].has_others) return nullptr;
-  const Others& others = others_[cell];
-  if (others.more == 0) return matches(others.first) ? &others.first : nullptr;
-  const std::vector<Record>& more = more_others_[others.more - 1];
-  const auto found = std::find_if(more.begin(), more.end(), matches);
-  return found == more.end() ? nullptr : &*found;
-}
 
 template <class Visit>
 void RaceCells::for_each(std::uint32_t offset, std::uint32_t bytes, bool parts, Visit visit) {

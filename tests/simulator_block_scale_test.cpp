@@ -269,11 +269,7 @@ TEST_CASE("a pair of CTAs: each has the scale factors of its rows, and of all co
 
 TEST_CASE("what is refused of block scales") {
   const auto edited = [](const Case& c, const std::string& from, const std::string& to) {
-    TensorProgram program = make_program(c);
-    const std::size_t at = program.issue.find(from);
-    REQUIRE(at != std::string::npos);
-    program.issue.replace(at, from.size(), to);
-    return program;
+    return with_issue(make_program(c), from, to);
   };
   Case c;
   c.m = 64;

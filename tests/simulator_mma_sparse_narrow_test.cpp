@@ -199,11 +199,7 @@ TEST_CASE("sparse products with scales: A in tensor memory, B along n, signs, pa
 
 TEST_CASE("what is refused of sparse products with scales") {
   const auto edited = [](const Case& c, const std::string& from, const std::string& to) {
-    TensorProgram program = make_program(c);
-    const std::size_t at = program.issue.find(from);
-    REQUIRE(at != std::string::npos);
-    program.issue.replace(at, from.size(), to);
-    return program;
+    return with_issue(make_program(c), from, to);
   };
   check_refused(edited({}, ", [%b1]", ""), "has 8 operands, not 7");
   check_refused(edited(kMxF4, ".block32", ".scale_vec::1X"), "scale_vec::1X");

@@ -201,11 +201,7 @@ TEST_CASE("sparse products of mma.ws: every piece of the lanes has the metadata"
 
 TEST_CASE("what is refused of sparse products") {
   const auto edited = [](const Case& c, const std::string& from, const std::string& to) {
-    TensorProgram program = make_program(c);
-    const std::size_t at = program.issue.find(from);
-    REQUIRE(at != std::string::npos);
-    program.issue.replace(at, from.size(), to);
-    return program;
+    return with_issue(make_program(c), from, to);
   };
   Case c = kF8;
   c.selector = 1;

@@ -169,11 +169,9 @@ TEST_CASE("what is refused of mma.ws and of 32-byte atoms") {
   check_refused(make_program({.m = 16}), "M = 16 is not 32, 64 or 128 (mma.ws)");
   check_refused(make_program({.n = 96}), "N = 96 is not 64, 128 or 256 (mma.ws)");
   check_refused(make_program({.m = 32, .a_in_tensor_memory = true}), "where it lies is not documented");
-  TensorProgram program = make_program({});
-  program.issue.replace(program.issue.find("kind::tf32"), 10, "kind::f16");
-  check_refused(program, "instruction descriptor");
+  check_refused(with_issue(make_program({}), "kind::tf32", "kind::f16"), "instruction descriptor");
   // Both operands in atoms, but K-major by the instruction descriptor.
-  program = make_program({});
+  TensorProgram program = make_program({});
   const std::size_t at = program.issue.rfind("%a1, ") + 5;
   const std::size_t end = program.issue.find(',', at);
   const auto bits = static_cast<std::uint32_t>(std::stoul(program.issue.substr(at, end - at)));

@@ -34,6 +34,13 @@ void check_tensor_program(const TensorProgram& program, const std::vector<std::s
   }
 }
 
+TensorProgram with_issue(TensorProgram program, const std::string& from, const std::string& to) {
+  const std::size_t at = program.issue.find(from);
+  REQUIRE_MESSAGE(at != std::string::npos, from);
+  program.issue.replace(at, from.size(), to);
+  return program;
+}
+
 void check_refused(const TensorProgram& program, const std::string& part,
                    const std::vector<std::string>& devices) {
   for (const std::string& device : devices) {

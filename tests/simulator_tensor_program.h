@@ -27,6 +27,8 @@ extern const std::vector<std::string> kTensorSchedules;
 /// Requires that the program leaves what it expects in tensor memory, on every device.
 void check_tensor_program(const TensorProgram& program,
                           const std::vector<std::string>& devices = kTensorSchedules);
+/// The program with a part of its PTX exchanged; requires that it has it.
+TensorProgram with_issue(TensorProgram program, const std::string& from, const std::string& to);
 /// Checks that the program fails on every device, with a report that has the part.
 void check_refused(const TensorProgram& program, const std::string& part,
                    const std::vector<std::string>& devices = {"sim:sm_100a"});
