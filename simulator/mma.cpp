@@ -65,6 +65,16 @@ int product_fraction_bits(MmaElement a_type, MmaElement b_type) {
   return mma_format(a_type).fraction_bits + mma_format(b_type).fraction_bits;
 }
 
+// Whether a step's elements have a NaN among them, which makes its sum one: buffers that tests fill with NaN
+// are multiplied often enough for this to be worth knowing first.
+bool has_nan(MmaElement type, const std::uint16_t* elements) {
+  const MmaFormat format = mma_format(type);
+  const std::uint32_t infinity = ((1u << format.exponent_bits) - 1) << format.fraction_bits;
+  bool nan = false;
+  for (int k = 0; k < kMmaK; ++k) nan |= (elements[k] & 0x7fffu) > infinity;
+  return nan;
+}
+
 struct Step16 {
   MmaNumber a[kMmaK], b[kMmaK];
   Step16(MmaElement a_type, MmaElement b_type, const std::uint16_t* a_bits, const std::uint16_t* b_bits) {
@@ -76,6 +86,8 @@ struct Step16 {
 
 std::uint32_t dot_accumulate_f32(MmaElement a_type, MmaElement b_type, const std::uint16_t* a,
                                  const std::uint16_t* b, std::uint32_t c) {
+  constexpr std::uint32_t kInfinity = 0x7f800000;
+  if (has_nan(a_type, a) || has_nan(b_type, b) || (c & 0x7fffffff) > kInfinity) return kMmaNanF32;
   const Step16 step(a_type, b_type, a, b);
   const AlignedSum sum = aligned_sum(step.a, step.b, product_fraction_bits(a_type, b_type),
                                      unpack(c, kMmaF32), kMmaF32, MmaPrecision{}.aligned_bits);

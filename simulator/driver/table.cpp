@@ -32,29 +32,36 @@ constexpr bool works_before_init() {
          is(&SimulatedDriver::cuThreadExchangeStreamCaptureMode);
 }
 
-template <int kSlot, auto kMethod>
+// Everything about a call but its slot, so that what is instantiated for each slot is a jump.
+template <auto kMethod, class... Arguments>
+[[gnu::noinline]] CUresult call_driver(int slot, Arguments... arguments) {
+  SimulatedDriver& driver = *drivers[static_cast<std::size_t>(slot)];
+  const std::lock_guard lock(driver.mutex());
+  if (!works_before_init<kMethod>() && !driver.initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  // Nothing may be thrown through the C interface.
+  try {
+    return (driver.*kMethod)(arguments...);
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  } catch (...) {
+    return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+template <auto kMethod>
 struct Call;
 
-template <int kSlot, class... Arguments, CUresult (SimulatedDriver::*kMethod)(Arguments...)>
-struct Call<kSlot, kMethod> {
-  static CUresult call(Arguments... arguments) {
-    SimulatedDriver& driver = *drivers[kSlot];
-    const std::lock_guard lock(driver.mutex());
-    if (!works_before_init<kMethod>() && !driver.initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-    // Nothing may be thrown through the C interface.
-    try {
-      return (driver.*kMethod)(arguments...);
-    } catch (const std::bad_alloc&) {
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    } catch (...) {
-      return CUDA_ERROR_UNKNOWN;
-    }
+template <class... Arguments, CUresult (SimulatedDriver::*kMethod)(Arguments...)>
+struct Call<kMethod> {
+  template <int kSlot>
+  static CUresult in_slot(Arguments... arguments) {
+    return call_driver<kMethod>(kSlot, arguments...);
   }
 };
 
 template <int kSlot>
 void fill_table(DriverTable& table) {
-#define JFA_FILL(name) table.name = &Call<kSlot, &SimulatedDriver::name>::call;
+#define JFA_FILL(name) table.name = &Call<&SimulatedDriver::name>::in_slot<kSlot>;
   JFA_DRIVER_CALLS(JFA_FILL)
 #undef JFA_FILL
 }
