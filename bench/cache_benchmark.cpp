@@ -14,6 +14,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@
 #include "jfa/attention.h"
 #include "runtime/compile.h"
 #include "runtime/nvrtc.h"
+#include "tools/output_file.h"
+#include "tools/standard_streams.h"
 
 extern char** environ;
 
@@ -51,8 +54,15 @@ void row(const std::string& what, double ms) { fmt::print("{:64} {:>12.4f} ms\n"
 
 void must(bool held, const std::string& what) {
   if (held) return;
-  fmt::print(stderr, "jfa_bench_cache: {}\n", what);
-  std::exit(1);
+  throw std::runtime_error(what);
+}
+
+void write_bundle(const std::string& path, const std::function<void(BundleWriter&)>& fill) {
+  auto output = tools::OutputFile::open(path).value();
+  BundleWriter writer([&](std::string_view bytes) { return output.append(bytes); });
+  fill(writer);
+  writer.finish().or_throw();
+  output.commit().or_throw();
 }
 
 class TemporaryDirectory {
@@ -138,9 +148,9 @@ void real_kernel() {
   row("hit in memory", median_ms(1000, [&] { cache.get_or_compile(request, never).status().or_throw(); }));
 
   const std::string bundle = directory.path + "/kernels.jfab";
-  BundleWriter writer(posix_file_system(), bundle);
-  writer.add({fields_of(request), request.source.size(), *image}).or_throw();
-  writer.finish().or_throw();
+  write_bundle(bundle, [&](BundleWriter& writer) {
+    writer.add({fields_of(request), request.source.size(), *image}).or_throw();
+  });
   CacheOptions from_bundle;
   from_bundle.bundles = {bundle};
   row("open a bundle and hit",
@@ -215,9 +225,9 @@ void crowded(int count) {
 
   const std::string bundle_path = parent.path + "/all.jfab";
   row(among + "write them as a bundle", ms_of([&] {
-        BundleWriter writer(posix_file_system(), bundle_path);
-        for (const auto& [key, entry] : sorted) writer.add(entry).or_throw();
-        writer.finish().or_throw();
+        write_bundle(bundle_path, [&](BundleWriter& writer) {
+          for (const auto& [key, entry] : sorted) writer.add(entry).or_throw();
+        });
       }));
   row(among + "open the bundle",
       median_ms(5, [&] { Bundle::open(posix_file_system(), bundle_path).status().or_throw(); }));
@@ -231,14 +241,14 @@ void crowded(int count) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  if (argc == 2 && std::strcmp(argv[1], "--first-launch") == 0) return first_launch();
-  int entries = 100'000;
-  if (argc == 3 && std::strcmp(argv[1], "--entries") == 0) entries = std::atoi(argv[2]);
-  must(argc == 1 || (argc == 3 && entries > 0), "usage: jfa_bench_cache [--entries N]");
-  real_kernel();
-  crowded(entries);
-} catch (const Error& error) {
-  fmt::print(stderr, "jfa_bench_cache: {}\n{}", error.what(), error.status().detail());
-  return 1;
+int main(int argc, char** argv) {
+  return tools::run_program("jfa_bench_cache", [&] {
+    if (argc == 2 && std::strcmp(argv[1], "--first-launch") == 0) return first_launch();
+    int entries = 100'000;
+    if (argc == 3 && std::strcmp(argv[1], "--entries") == 0) entries = std::atoi(argv[2]);
+    must(argc == 1 || (argc == 3 && entries > 0), "usage: jfa_bench_cache [--entries N]");
+    real_kernel();
+    crowded(entries);
+    return 0;
+  });
 }

@@ -12,6 +12,7 @@
 #include "generator/plan.h"
 #include "generator/spec.h"
 #include "runtime/nvrtc.h"
+#include "tools/standard_streams.h"
 
 namespace {
 
@@ -74,28 +75,22 @@ jfa::Result<bool> print_kernel(const jfa::Nvrtc& nvrtc, const jfa::Configuration
   return !slow;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::string target = argc > 1 ? argv[1] : "sm_100f";
-  const auto nvrtc = jfa::Nvrtc::instance();
-  if (!nvrtc.ok()) {
-    fmt::print(stderr, "{}\n", nvrtc.status().message());
-    return 1;
-  }
-  fmt::print("NVRTC {} at {}\n\n", nvrtc.value()->version(), nvrtc.value()->path());
+int run(const std::string& target) {
+  const auto nvrtc = jfa::Nvrtc::instance().value();
+  fmt::print("NVRTC {} at {}\n\n", nvrtc->version(), nvrtc->path());
   fmt::print(kRow, "kernel", "entry", "threads", "registers", "spill B", "shared B/CTA", "columns",
              "cycles/tile", "NVRTC ms", "cubin B");
   bool ok = true;
   for (const jfa::Configuration& configuration : configurations(target)) {
-    const auto clean = print_kernel(*nvrtc.value(), configuration);
-    if (!clean.ok()) {
-      fmt::print(stderr, "{}\n{}", clean.status().message(), clean.status().detail());
-      return 1;
-    }
-    ok &= *clean;
+    ok &= print_kernel(*nvrtc, configuration).value();
     std::fflush(stdout);
   }
-  if (!ok) fmt::print(stderr, "a kernel spills, or its products are serialized\n");
+  if (!ok) jfa::tools::say("a kernel spills, or its products are serialized\n");
   return ok ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return jfa::tools::run_program("jfa_bench_kernels", [&] { return run(argc > 1 ? argv[1] : "sm_100f"); });
 }

@@ -5,21 +5,22 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <exception>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/attention_recording.h"
 #include "tools/jfa_sim/campaign_report.h"
+#include "tools/output_file.h"
+#include "tools/standard_streams.h"
 
 namespace {
 
 struct Options {
   std::vector<std::string> configurations = jfa::test::recorded_configurations();
   std::string device = "sim:sm_100a";
-  std::string json;
+  std::optional<std::string> json;
   std::size_t sample = 0;
   int random_seeds = 2;
   int jobs = 1;
@@ -32,30 +33,32 @@ jfa::sim::CampaignResult run(const Options& options, const std::string& name,
   campaign.jobs = options.jobs;
   campaign.schedules = jfa::sim::usual_schedules(options.random_seeds);
   campaign.progress = [&](std::size_t done, std::size_t total) {
-    if (done % 20 == 0 || done == total) fmt::print(stderr, "\r{}: {} of {}  ", name, done, total);
+    if (done % 20 == 0 || done == total) jfa::tools::say(fmt::format("\r{}: {} of {}  ", name, done, total));
   };
   jfa::sim::CampaignResult result =
       jfa::sim::run_campaign(recorded.ptx, recorded.recording, campaign).value();
-  fmt::print(stderr, "\n");
+  jfa::tools::say("\n");
   return result;
 }
 
 int run(const Options& options) {
+  auto output = jfa::tools::open_if_given(options.json).value();
   bool survived = false;
   nlohmann::ordered_json json;
   for (const std::string& name : options.configurations) {
     const jfa::test::AttentionRecording recorded = jfa::test::record(name, options.device);
     const jfa::sim::CampaignResult result = run(options, name, recorded);
-    fmt::print("## {}, {}\n\nSchedules:", name, recorded.target);
-    for (const auto& schedule : result.schedules) fmt::print(" {};", jfa::sim::describe(schedule));
+    jfa::tools::tell(fmt::format("## {}, {}\n\nSchedules:", name, recorded.target));
+    for (const auto& schedule : result.schedules)
+      jfa::tools::tell(fmt::format(" {};", jfa::sim::describe(schedule)));
     const std::string survivors = jfa::sim::survivors(result, recorded.source);
-    fmt::print("\n\n{}\nSurvivors:\n{}\nNot reached:\n{}\n", jfa::sim::kill_table(result), survivors,
-               jfa::sim::unreached(result, recorded.source));
+    jfa::tools::tell(fmt::format("\n\n{}\nSurvivors:\n{}\nNot reached:\n{}\n", jfa::sim::kill_table(result),
+                                 survivors, jfa::sim::unreached(result, recorded.source)));
     std::fflush(stdout);
     survived |= !survivors.empty();
     json[name] = jfa::sim::to_json(result);
   }
-  if (!options.json.empty()) std::ofstream(options.json) << json.dump(2) << "\n";
+  if (output) output->write(json.dump(2) + "\n").or_throw();
   return survived ? 1 : 0;
 }
 
@@ -73,13 +76,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--jobs", options.jobs, "threads")->capture_default_str();
   app.add_option("--json", options.json, "file for every mutant's outcome on every schedule");
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return jfa::tools::run_program("jfa_bench_mutations", [&] {
+    CLI11_PARSE(app, argc, argv);
     return run(options);
-  } catch (const jfa::Error& error) {
-    fmt::print(stderr, "{}\n{}", error.what(), error.status().detail());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-  }
-  return 2;
+  });
 }

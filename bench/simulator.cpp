@@ -18,6 +18,7 @@
 #include "simulator/driver_table.h"
 #include "simulator/launch.h"
 #include "simulator/mma.h"
+#include "tools/standard_streams.h"
 
 namespace {
 
@@ -253,12 +254,9 @@ int main(int argc, char** argv) {
       })
       ->capture_default_str();
   app.add_option("--runs", runs, "of each measurement")->check(CLI::Range(1, 1000))->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return jfa::tools::run_program("jfa_bench_simulator", [&] {
+    CLI11_PARSE(app, argc, argv);
     run(device_name, runs);
-  } catch (const jfa::Error& error) {
-    fmt::print(stderr, "{}\n{}", error.what(), error.status().detail());
-    return 1;
-  }
-  return 0;
+    return 0;
+  });
 }

@@ -22,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/entry.h"
@@ -66,29 +67,30 @@ class Bundle {
   std::vector<BundleRow> rows_;
 };
 
-/// Writes a bundle entry by entry; the file appears under its name in finish() or not at all.
+/// Writes a bundle entry by entry. Where the bytes go, and that nobody takes an unfinished bundle for a whole
+/// one, is the caller's affair.
 class BundleWriter {
  public:
-  BundleWriter(std::shared_ptr<FileSystem> files, std::string path);
-  ~BundleWriter();  ///< removes an unfinished file
+  using Append = std::function<Status(std::string_view bytes)>;
+  explicit BundleWriter(Append append);
 
   /// Entries come ascending by request, then by the SHA-256 of their compiler's identity: kInvalidArgument if
   /// not.
   Status add(const Entry& entry);
   /// For merging: bytes that Bundle::read() gave.
   Status add(const BundleRow& row, const std::string& bytes);
-  /// Replaces `path`. A bundle may be empty.
+  /// The index. A bundle may be empty.
   Status finish();
 
- private:
-  Status begin();
-  Status failed(const char* step, std::error_code error) const;
+  std::uint64_t entries() const { return rows_.size(); }
+  std::uint64_t bytes() const { return bytes_; }  ///< appended so far
 
-  std::shared_ptr<FileSystem> files_;
-  std::string path_;
-  std::string temporary_;
-  std::unique_ptr<WritableFile> file_;
-  std::uint64_t offset_ = 0;
+ private:
+  Status append(std::string_view bytes);
+  Status begin();
+
+  Append append_;
+  std::uint64_t bytes_ = 0;
   std::vector<BundleRow> rows_;
 };
 

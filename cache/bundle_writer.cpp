@@ -1,7 +1,4 @@
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "cache/bundle.h"
@@ -29,34 +26,14 @@ std::string row_bytes(const BundleRow& row) {
 
 }  // namespace
 
-BundleWriter::BundleWriter(std::shared_ptr<FileSystem> files, std::string path)
-    : files_(std::move(files)),
-      path_(std::move(path)),
-      // Beside the bundle, so that the rename stays within one file system.
-      temporary_(path_ + "." + std::to_string(::getpid()) + ".tmp") {}
+BundleWriter::BundleWriter(Append append) : append_(std::move(append)) {}
 
-BundleWriter::~BundleWriter() {
-  if (file_ == nullptr) return;
-  file_.reset();
-  (void)files_->remove(temporary_);
+Status BundleWriter::append(std::string_view bytes) {
+  bytes_ += bytes.size();
+  return append_(bytes);
 }
 
-Status BundleWriter::failed(const char* step, std::error_code error) const {
-  return Status::unavailable("bundle " + path_ + ": cannot " + step + ": " + reason(error));
-}
-
-Status BundleWriter::begin() {
-  if (file_ != nullptr) return {};
-  auto error = files_->create(temporary_, 0666, file_);
-  if (error == std::errc::file_exists) {  // of a killed process that had our id
-    (void)files_->remove(temporary_);
-    error = files_->create(temporary_, 0666, file_);
-  }
-  if (error) return failed("create it", error);
-  if ((error = file_->append(header_bytes()))) return failed("write it", error);
-  offset_ = bundle_format::kHeaderBytes;
-  return {};
-}
+Status BundleWriter::begin() { return bytes_ == 0 ? append(header_bytes()) : Status(); }
 
 Status BundleWriter::add(const Entry& entry) {
   Entry timeless = entry;
@@ -73,15 +50,11 @@ Status BundleWriter::add(const Entry& entry) {
 
 Status BundleWriter::add(const BundleRow& row, const std::string& bytes) {
   if (const Status status = begin(); !status.ok()) return status;
-  if (!rows_.empty() && !bundle_format::ordered(rows_.back(), row)) {
-    return Status::invalid_argument("bundle " + path_ + ": entry " + row.request.hex() +
-                                    " comes out of order or twice");
-  }
-  if (const auto error = file_->append(bytes)) return failed("write it", error);
+  if (!rows_.empty() && !bundle_format::ordered(rows_.back(), row))
+    return Status::invalid_argument("entry " + row.request.hex() + " comes out of order or twice");
   rows_.push_back(row);
-  rows_.back().offset = offset_;
-  offset_ += bytes.size();
-  return {};
+  rows_.back().offset = bytes_;
+  return append(bytes);
 }
 
 Status BundleWriter::finish() {
@@ -89,15 +62,11 @@ Status BundleWriter::finish() {
   std::string index;
   for (const BundleRow& row : rows_) index += row_bytes(row);
   std::string footer;
-  append_u64(footer, offset_);
+  append_u64(footer, bytes_);
   append_u64(footer, rows_.size());
   footer += bundle_format::index_checksum(header_bytes(), index, footer).view();
   footer += bundle_format::kEndMagic;
-  if (const auto error = file_->append(index + footer)) return failed("write it", error);
-  if (const auto error = file_->sync()) return failed("write it", error);
-  if (const auto error = files_->rename(temporary_, path_)) return failed("rename it into place", error);
-  file_.reset();
-  return {};
+  return append(index + footer);
 }
 
 Status merge_bundles(const std::vector<std::shared_ptr<const Bundle>>& bundles, BundleWriter& writer) {

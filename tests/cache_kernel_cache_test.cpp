@@ -35,11 +35,12 @@ void write_bundle(const std::string& path, const std::vector<CompileRequest>& re
                   const std::string& compiler = kCompiler) {
   std::map<Digest, CompileRequest> sorted;
   for (const CompileRequest& request : requests) sorted[request_key(request)] = request;
-  BundleWriter writer(posix_file_system(), path);
-  for (const auto& [key, request] : sorted) {
-    REQUIRE(writer.add({fields_of(request), request.source.size(), make_image(request, compiler)}).ok());
-  }
-  REQUIRE(writer.finish().ok());
+  const Status status = write_bundle_with(path, [&](BundleWriter& writer) {
+    for (const auto& [key, request] : sorted)
+      writer.add({fields_of(request), request.source.size(), make_image(request, compiler)}).or_throw();
+    return Status();
+  });
+  REQUIRE(status.ok());
 }
 
 }  // namespace

@@ -79,6 +79,18 @@ CompileFunction counting(const CompileRequest& request, std::atomic<int>& compil
   };
 }
 
+Status write_bundle_with(const std::string& path, const std::function<Status(BundleWriter&)>& fill) {
+  std::string bytes;
+  BundleWriter writer([&](std::string_view more) {
+    bytes += more;
+    return Status();
+  });
+  Status status = fill(writer);
+  if (status.ok()) status = writer.finish();
+  if (status.ok()) write_bytes(path, bytes);
+  return status;
+}
+
 std::string read_bytes(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw std::runtime_error("cannot read " + path);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/bundle.h"
 #include "cache/file_system.h"
 #include "cache/kernel_cache.h"
 
@@ -41,6 +42,9 @@ CacheOptions quiet_options(const std::string& directory, std::shared_ptr<FileSys
 
 /// A compile function that makes make_image(request) and counts.
 CompileFunction counting(const CompileRequest& request, std::atomic<int>& compiles);
+
+/// The bundle of what `fill` adds, as a file.
+Status write_bundle_with(const std::string& path, const std::function<Status(BundleWriter&)>& fill);
 
 std::string read_bytes(const std::string& path);
 void write_bytes(const std::string& path, const std::string& bytes);

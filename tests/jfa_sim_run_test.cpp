@@ -1,7 +1,9 @@
 // jfa-sim run: buffers in and out, tensor maps, what it reports and what it refuses.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "tests/jfa_sim_support.h"
 #include "tools/safetensors.h"
@@ -19,8 +21,8 @@ struct Axpy {
   std::vector<float> x, y;
   Axpy() {
     for (int i = 0; i < 100; ++i) x.push_back(static_cast<float>(i)), y.push_back(1.0f);
-    REQUIRE(sim::write_npy(directory / "x.npy", float_array({10, 10}, x)).ok());
-    REQUIRE(sim::write_npy(directory / "y.npy", float_array({100}, y)).ok());
+    write_npy(directory / "x.npy", float_array({10, 10}, x));
+    write_npy(directory / "y.npy", float_array({100}, y));
     write_text(directory / "k.ptx", kAxpy);
   }
   CommandResult run(const Texts& arguments, const Texts& options = {},
@@ -108,6 +110,53 @@ TEST_CASE("a bug is a report and exit status 1, and no result is written") {
   }
 }
 
+TEST_CASE("outputs are refused before the launch, and may be standard output or whatever is there") {
+  const Axpy axpy;
+  const std::string in = "in:" + axpy.directory / "x.npy";
+  const std::string trace = axpy.directory / "trace.json", result_path = axpy.directory / "z.npy";
+  const auto run = [&](const std::string& result, const Texts& options) {
+    return axpy.run({"f32:1", in, "zero:F32[100]=" + result, "u32:100"}, options);
+  };
+  for (const CommandResult& refused :
+       {run("no/where.npy", {"--trace", trace}), run(result_path, {"--trace", "no/where.npy"})}) {
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.output.empty());
+    CHECK(refused.error == "jfa-sim run: no/where.npy: cannot write: No such file or directory\n");
+  }
+  CHECK_FALSE(std::ifstream(trace).good());
+  CHECK_FALSE(std::ifstream(result_path).good());
+
+  const CommandResult array = run("-", {"--trace", trace});
+  CHECK(array.exit_code == 0);
+  CHECK(array.error.find("axpy: no bug found") == 0);
+  CHECK(sim::parse_npy("stdout", array.output).value().shape == std::vector<std::int64_t>{100});
+  CHECK(nlohmann::json::parse(read_text(trace)).contains("traceEvents"));
+  CHECK(run(result_path, {"--trace", "/dev/stdout"}).output.find("{") == 0);
+  CHECK(run("-", {"--trace", "-"}).error.find("only one output can go to standard output") !=
+        std::string::npos);
+
+  std::filesystem::create_symlink("real.npy", axpy.directory / "link.npy");
+  CHECK(run(axpy.directory / "link.npy", {}).exit_code == 0);
+  CHECK(std::filesystem::is_symlink(axpy.directory / "link.npy"));
+  CHECK(read_floats(axpy.directory / "real.npy")[7] == 7.0f);
+}
+
+TEST_CASE("a tensor of a type that NumPy lacks goes in, but is refused as a result before the launch") {
+  const Axpy axpy;
+  const std::vector<float> pairs(200, 1.0f);
+  const safetensors::TensorMap tensors{{"c", {"C64", {100}, std::as_bytes(std::span(pairs))}}};
+  const std::vector<std::byte> bytes = safetensors::serialize(tensors);
+  const std::string file = axpy.directory / "c.safetensors";
+  write_text(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const auto run = [&](const std::string& buffer) {
+    return axpy.run({"f32:1", "in:" + file + "#c", buffer, "u32:100"});
+  };
+  CHECK(run("zero:F32[100]").exit_code == 0);
+  const CommandResult refused = run("inout:" + file + "#c=" + axpy.directory / "z.npy");
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.error.find("a result of C64 cannot be written") != std::string::npos);
+}
+
 TEST_CASE("a loop without end is a report, too") {
   const Axpy axpy;
   std::string endless = kAxpy;
@@ -138,7 +187,7 @@ TEST_CASE("what is asked for wrongly is refused in words that name it") {
   refused(with("float:5"), {"argument 3", "'float' is no kind of argument"});
   refused(axpy.run({"f32:one", in, out, "u32:5"}), {"argument 0", "'one' is no f32"});
   refused(axpy.run({"f32:1", "in:nowhere.npy", out, "u32:5"}),
-          {"argument 1", "nowhere.npy", "cannot be read"});
+          {"argument 1", "nowhere.npy", "No such file"});
   refused(axpy.run({"f32:1", in + "=z.npy", out, "u32:5"}), {"argument 1", "an input has no result"});
   refused(axpy.run({"f32:1", "buffer:b", out, "u32:5"}), {"argument 1", "no buffer 'b'"});
   refused(axpy.run({"f32:1", in, "out:F33[2]", "u32:5"}), {"argument 2", "'F33[2]'"});
@@ -152,8 +201,7 @@ TEST_CASE("what is asked for wrongly is refused in words that name it") {
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {}, {"--block", "32", "--cluster", "x"}), {"--cluster x"});
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {}, {"--block", "32"}, "other"), {"entry 'other'", "axpy"});
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--schedule", "never"}), {"--schedule", "never"});
-  refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--source", "nowhere.cu"}),
-          {"nowhere.cu", "cannot be read"});
+  refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--source", "nowhere.cu"}), {"nowhere.cu", "No such file"});
   write_text(axpy.directory / "k.ptx", ".version 9.0\n.nonsense\n");
   refused(with("u32:5"), {"PTX line 2", ".nonsense"});
 }
@@ -163,7 +211,8 @@ TEST_CASE("tensor maps, structs and safetensors") {
   std::vector<float> values;
   for (int i = 0; i < 16 * 10; ++i) values.push_back(static_cast<float>(i));
   const safetensors::TensorMap tensors{{"t", {"F32", {10, 16}, std::as_bytes(std::span(values))}}};
-  REQUIRE(safetensors::write(directory / "t.safetensors", tensors).ok());
+  const std::vector<std::byte> bytes = safetensors::serialize(tensors);
+  write_text(directory / "t.safetensors", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   write_text(directory / "maps.json", box_map());
   const auto run = [&](const std::string& wait, const std::string& schedule, const std::string& map = "#m") {
     write_text(directory / "k.ptx", box_kernel(wait));
@@ -199,6 +248,8 @@ TEST_CASE("tensor maps, structs and safetensors") {
   refused(box_map("[64]", R"(, "offset_bytes": 100000)"), {"offset_bytes 100000", "640"});
   refused(box_map(), {"no tensor map 'q'"}, "#q");
   refused("{", {"parse error"});
+  refused(R"({"m": {"buffer": "t", "box": [1], "box": [2]}})", {"names 'box' twice"});
+  refused(std::string(100'000, '['), {"nests deeper than 64 levels"});
   refused(R"({"m": {"buffer": "t", "type": "F32", "extents": 7}})", {"tensor map 'm'", "extents is 7"});
   refused(R"({"m": {"buffer": "t", "type": "F32", "extents": [1e39]}})", {"extents has 1e+39"});
   refused(R"({"m": {"buffer": "t", "type": "F32", "extents": [-4]}})", {"extents has -4"});

@@ -80,6 +80,10 @@ inline void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+inline void write_npy(const std::string& path, const sim::HostArray& array) {
+  write_text(path, sim::npy_bytes(array).value());
+}
+
 inline sim::HostArray float_array(std::vector<std::int64_t> shape, const std::vector<float>& values) {
   sim::HostArray array{"F32", std::move(shape), std::vector<std::byte>(values.size() * sizeof(float))};
   std::memcpy(array.bytes.data(), values.data(), array.bytes.size());

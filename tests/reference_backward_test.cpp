@@ -116,20 +116,42 @@ TEST_CASE("an eager 16-bit computation is near, and its error is what 16 bits ex
   }
 }
 
+// fp64 rounded once.
+HostGradients rounded(const Problem& problem, const BackwardSolution& exact) {
+  const auto round = [&](const Gradient& gradient, const HostTensor& like) {
+    HostTensor tensor(like.rows, like.heads, like.head_dim);
+    for (std::size_t e = 0; e < tensor.values.size(); ++e)
+      tensor.values[e] = round_to(problem.dtype, static_cast<float>(gradient.values[e]));
+    return tensor;
+  };
+  return {round(exact.query, problem.query), round(exact.key, problem.key),
+          round(exact.value, problem.value)};
+}
+
+TEST_CASE("compare() takes a NaN where the gradient is NaN, and nowhere else") {
+  Problem problem = small_problem(16);
+  problem.value.at(0, 0, 3) = std::numeric_limits<float>::quiet_NaN();
+  const OutputGradients incoming = random_gradients(problem, 8);
+  const BackwardSolution exact = reference::solve_backward(problem, incoming);
+  const HostGradients right = rounded(problem, exact);
+  const BackwardComparison comparison = reference::judge(problem, incoming, right);
+  CHECK_MESSAGE(comparison.within_tolerance(), reference::describe(comparison));
+  REQUIRE(std::isnan(right.key.values[0]));
+  HostGradients wrong = right;
+  wrong.key.values[0] = 0;
+  CHECK_FALSE(reference::judge(problem, incoming, wrong).within_tolerance());
+  wrong = right;
+  wrong.value.values.back() = std::numeric_limits<float>::quiet_NaN();
+  CHECK_FALSE(reference::judge(problem, incoming, wrong).within_tolerance());
+}
+
 TEST_CASE("compare() finds what is wrong, and only that") {
   Problem problem = small_problem(16);
   problem.window = 1;
   problem.query_offset.back() -= 1;  // the last row is nobody's
   const OutputGradients incoming = random_gradients(problem, 8);
   const BackwardSolution exact = reference::solve_backward(problem, incoming);
-  const auto rounded = [&](const Gradient& gradient, const HostTensor& like) {
-    HostTensor tensor(like.rows, like.heads, like.head_dim);
-    for (std::size_t e = 0; e < tensor.values.size(); ++e)
-      tensor.values[e] = round_to(problem.dtype, static_cast<float>(gradient.values[e]));
-    return tensor;
-  };
-  const HostGradients right{rounded(exact.query, problem.query), rounded(exact.key, problem.key),
-                            rounded(exact.value, problem.value)};
+  const HostGradients right = rounded(problem, exact);
   CHECK(reference::judge(problem, incoming, right).within_tolerance());
 
   const auto judged = [&](const std::function<void(HostGradients&)>& spoil) {

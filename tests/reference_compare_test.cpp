@@ -152,6 +152,47 @@ TEST_CASE("special values") {
   }
 }
 
+TEST_CASE("a NaN or an infinity that is right is right, and nothing else is in its place") {
+  Problem problem = flat_problem({3, 40}, {5, 40}, {2, 1}, 16);
+  randomize(problem, 3);
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  SUBCASE("in a column of the value") {
+    problem.value.at(2, 0, 7) = kNan;
+    problem.value.at(2, 0, 8) = -kInf;
+  }
+  SUBCASE("in a query row, and so in its LSE") { problem.query.at(1, 0, 3) = kNan; }
+  const Judge judge(problem);
+  const Result16 good = rounded(problem, judge.exact);
+  const Comparison right = judge(good);
+  CHECK_MESSAGE(right.within_tolerance, reference::describe(right));
+  CHECK(std::isfinite(right.max_abs));
+  CHECK(std::isfinite(right.relative_l2));
+
+  std::size_t special = 0;
+  for (std::size_t e = 0; e < judge.exact.output.size(); ++e) {
+    if (std::isfinite(judge.exact.output[e])) continue;
+    ++special;
+    for (const float other : {0.0F, kNan, kInf, -kInf}) {
+      const float is = good.output.values[e];
+      if (other == is || (std::isnan(other) && std::isnan(is))) continue;
+      Result16 bad = good;
+      bad.output.values[e] = other;
+      CHECK_FALSE(judge(bad).within_tolerance);
+    }
+  }
+  CHECK(special > 0);
+  for (std::size_t e = 0; e < judge.exact.lse.size(); ++e) {
+    if (!std::isnan(judge.exact.lse[e])) continue;
+    Result16 bad = good;
+    bad.lse[e] = 1;
+    CHECK_FALSE(judge(bad).within_tolerance);
+  }
+  Result16 bad = good;
+  bad.output.at(30, 1, 5) = kNan;
+  CHECK_FALSE(judge(bad).within_tolerance);
+}
+
 TEST_CASE("rows that no sequence owns are not judged") {
   Problem problem = flat_broadcast_problem(2, {3, 4}, {1, 1}, 16);
   randomize(problem, 8);

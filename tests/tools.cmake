@@ -6,6 +6,10 @@ jfa_add_test(tools_sweep_test
   SOURCES tools_sweep_test.cpp
   LIBRARIES jfa_sweep jfa_generator fmt::fmt)
 
+jfa_add_test(tools_output_file_test
+  SOURCES tools_output_file_test.cpp command_runner.cpp
+  LIBRARIES jfa_tool_files)
+
 # Tests of the command itself.
 if(TARGET jfa)
   jfa_add_test(tools_run_test
@@ -15,7 +19,11 @@ if(TARGET jfa)
   jfa_add_test(tools_precompile_test
     SOURCES tools_precompile_test.cpp command_runner.cpp
     LIBRARIES fmt::fmt)
-  foreach(name tools_run_test tools_precompile_test)
+  jfa_add_test(tools_streams_test
+    SOURCES tools_streams_test.cpp command_runner.cpp)
+  target_compile_definitions(tools_streams_test PRIVATE JFA_SIM_TOOL="$<TARGET_FILE:jfa-sim>")
+  add_dependencies(tools_streams_test jfa-sim)
+  foreach(name tools_run_test tools_precompile_test tools_streams_test)
     target_compile_definitions(${name} PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
     add_dependencies(${name} jfa)
   endforeach()

@@ -132,6 +132,7 @@ TEST_CASE("a shapes file that is wrong is refused with file, shape and field") {
     return refusal(fmt::format(R"({{"shapes": [{{{}}}]}})", fields));
   };
   CHECK(contains(refusal("{"), "not JSON"));
+  CHECK(contains(shape_refusal(good + R"(, "kind": "self", "seed": 1, "seed": 2)"), "names 'seed' twice"));
   CHECK(contains(refusal("[]"), "'shapes'"));
   CHECK(contains(refusal(R"({"shapes": [3]})"), "shape 0"));
   CHECK(contains(shape_refusal(good), "kind"));

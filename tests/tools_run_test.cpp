@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <span>
 #include <sstream>
 
@@ -49,7 +50,11 @@ struct Tensors {
     map["lse_grad"] = {
         "F32", {incoming.output.heads, incoming.output.rows}, std::as_bytes(std::span(floats))};
   }
-  void write(const std::string& path) const { REQUIRE(safetensors::write(path, map).ok()); }
+  void write(const std::string& path) const {
+    const std::vector<std::byte> bytes = safetensors::serialize(map);
+    std::ofstream(path, std::ios::binary | std::ios::trunc)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
 
   std::map<std::string, std::vector<std::uint16_t>> values;
   std::map<std::string, std::vector<std::int64_t>> longs;
@@ -329,6 +334,89 @@ TEST_CASE("--backward refuses a bad output_grad or lse_grad by name") {
   refused([](Tensors& t) { t.map["output_grad"].shape = {28, 1, 16}; }, {"output_grad."});
   refused([](Tensors& t) { t.map["lse_grad"].dtype = "I32"; }, {"'lse_grad'", "not F32"});
   refused([](Tensors& t) { t.map["lse_grad"].shape = {14, 2}; }, {"lse_grad", "[2, 14]"});
+}
+
+TEST_CASE("a typo in the output's name costs no run") {
+  const TemporaryDirectory directory;
+  Tensors(small_problem()).write(directory / "in.safetensors");
+  check_one_line(jfa_run(directory / "in.safetensors", {"-o", directory / "no/where"}),
+                 {"no/where: cannot write: No such file or directory"});
+  check_one_line(jfa_run(directory / "in.safetensors", {"-o", ""}), {"cannot write"});
+}
+
+TEST_CASE("results on standard output, with the verdict on stderr or nowhere") {
+  const TemporaryDirectory directory;
+  const Problem problem = small_problem();
+  Tensors(problem).write(directory / "in.safetensors");
+  const CommandResult result = jfa_run(directory / "in.safetensors", {"--check", "-o", "-"});
+  CAPTURE(result.error);
+  CHECK(result.exit_code == 0);
+  CHECK(result.error.find("within tolerance") != std::string::npos);
+  CHECK(result.error.find("standard output: lse F32") != std::string::npos);
+  std::ofstream(directory / "out.safetensors", std::ios::binary) << result.output;
+  check_written(directory / "out.safetensors", problem);
+
+  const auto shell = [&](const std::string& redirection) {
+    return run_command(
+        {"/bin/sh", "-c",
+         "cd '" + directory.path().string() + "' && " JFA_TOOL " run in.safetensors --check " + redirection});
+  };
+  for (const char* closed : {"2>&-", "2>/dev/full"})
+    CHECK(shell("-o closed --device sim:sm_100a " + std::string(closed)).exit_code == 0);
+  CHECK(read_text(directory / "closed") == result.output);
+  // Without a device it is said which one is used.
+  CHECK(shell("2>&-").exit_code == 0);
+  for (const char* lost : {">&-", ">/dev/full"}) {
+    const CommandResult unsaid = shell("--device sim:sm_100a " + std::string(lost));
+    CHECK(unsaid.exit_code == 2);
+    CHECK(unsaid.error.find("jfa run: standard output: ") != std::string::npos);
+  }
+}
+
+TEST_CASE("--check takes a NaN that is right for right") {
+  const TemporaryDirectory directory;
+  Problem problem = small_problem();
+  problem.value.at(0, 0, 0) = std::numeric_limits<float>::quiet_NaN();
+  Tensors tensors(problem);
+  tensors.add("output_grad", gradients_for(problem, 4, false).output, problem.dtype);
+  tensors.write(directory / "in.safetensors");
+  const CommandResult result = jfa_run(directory / "in.safetensors", {"--check", "--backward"});
+  CAPTURE(result.output);
+  CHECK(result.exit_code == 0);
+}
+
+TEST_CASE("a file is not refused for a tensor that nobody asked for") {
+  const TemporaryDirectory directory;
+  Tensors tensors(small_problem());
+  const std::vector<std::byte> bytes(16);
+  tensors.map["complex"] = {"C64", {2}, bytes};
+  tensors.map["of tomorrow"] = {"F3_E1M1", {7}, bytes};
+  tensors.write(directory / "in.safetensors");
+  CHECK(jfa_run(directory / "in.safetensors").exit_code == 0);
+  tensors.map["key"].dtype = "F3_E1M1";
+  tensors.write(directory / "in.safetensors");
+  check_one_line(jfa_run(directory / "in.safetensors"), {"tensor 'key' is F3_E1M1 [18, 1, 16], not BF16"});
+}
+
+TEST_CASE("no query head beside a key head is as right for the command as for the library") {
+  const TemporaryDirectory directory;
+  const Problem problem = small_problem({0, 1});
+  Tensors tensors(problem);
+  tensors.add("output_grad", HostTensor(14, 0, 16), problem.dtype);
+  tensors.write(directory / "in.safetensors");
+  const CommandResult result = jfa_run(directory / "in.safetensors", {"--backward", "--check"});
+  CAPTURE(result.error);
+  CHECK(result.exit_code == 0);
+}
+
+TEST_CASE("an output_offset that asks for more memory than there is is named") {
+  const TemporaryDirectory directory;
+  Tensors tensors(small_problem({2048, 1}, 128));
+  const std::int64_t far = (std::int64_t{1} << 30) - 1;
+  tensors.add("output_offset", std::vector<std::int64_t>{0, 5, 5, far});
+  tensors.write(directory / "in.safetensors");
+  check_one_line(jfa_run(directory / "in.safetensors"),
+                 {"output_offset[3] is 1073741823: no memory for 1073741823 output rows of 2048 heads"});
 }
 
 TEST_CASE("without a device option, what is used is said") {

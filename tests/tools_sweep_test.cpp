@@ -66,7 +66,10 @@ TEST_CASE("bug-pool 46: a configuration survives the sweep file, and copies, fie
 }
 
 TEST_CASE("sweep files that cannot be used are refused by entry, field and value") {
-  CHECK(error_of("{") == "s.json: not a JSON list of configurations");
+  CHECK(error_of("{").find("s.json: not JSON: parse error at line 1, column 2") == 0);
+  CHECK(error_of(R"([{"head_dim": 64, "head_dim": 128}])") == "s.json: names 'head_dim' twice");
+  CHECK(error_of(R"([{"head_dim": 18446744073709551615}])") ==
+        "s.json: entry 0 has head_dim 18446744073709551615");
   CHECK(error_of("{}") == "s.json: not a JSON list of configurations");
   CHECK(error_of("[7]") == "s.json: entry 0 is not an object: 7");
   CHECK(error_of("[{}]") == "s.json: entry 0 has no head_dim");
@@ -79,6 +82,29 @@ TEST_CASE("sweep files that cannot be used are refused by entry, field and value
   CHECK(error_of(R"([{"head_dim": 64, "dtype": "fp8"}])").find("'fp8'") != std::string::npos);
   CHECK(error_of(R"([{"head_dim": 64, "pass": "back"}])").find("'back'") != std::string::npos);
   CHECK(error_of(R"([{"head_dim": 64, "target": "sm_1"}])").find("'sm_1'") != std::string::npos);
+}
+
+TEST_CASE("a sweep that would take for ever is counted and refused, not begun") {
+  Sweep sweep;
+  for (std::int64_t dim = 8; dim <= 128; dim += 8) sweep.head_dim.push_back(dim);
+  sweep.window.clear();
+  for (int window = 0; window < 100'000; ++window) sweep.window.push_back(std::to_string(window));
+  sweep.groups.clear();
+  for (std::int64_t groups = 1; groups < 1000; ++groups) sweep.groups.push_back(groups);
+  CHECK(
+      tools::expand(sweep).status().message() ==
+      "a sweep of 1598400000 configurations (16 head_dim, 100000 window, 999 groups): 100000 are the limit");
+
+  sweep.dtype.assign(100'000, "bf16");
+  sweep.pass.assign(200'000, "forward");
+  CHECK(tools::expand(sweep).status().message().find("a sweep of 2^64 or more configurations") == 0);
+
+  // Each of them within the limit, all together not.
+  sweep = Sweep();
+  sweep.head_dim.assign(60'000, 64);
+  CHECK(tools::expand(sweep)->size() == 1);
+  CHECK(tools::expand(std::vector<Sweep>{sweep, sweep}).status().message() ==
+        "a sweep of 60000 configurations (60000 head_dim) beside 60000 before it: 100000 are the limit");
 }
 
 }  // namespace

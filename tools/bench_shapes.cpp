@@ -7,6 +7,8 @@
 #include <random>
 #include <utility>
 
+#include "tools/strict_json.h"
+
 namespace jfa::tools {
 namespace {
 
@@ -27,7 +29,7 @@ class ShapeReader {
     if (!entry_.is_object()) return Status::invalid_argument(where_ + " is not an object");
     BenchShape shape;
     text("name", &shape.name);
-    where_ += fmt::format(" '{}'", shape.name);
+    where_ += fmt::format(" '{}'", shown(shape.name));
     std::string kind;
     text("kind", &kind);
     number("batch", 1, &shape.batch);
@@ -44,7 +46,7 @@ class ShapeReader {
       number("max_q", 0, &shape.max_q);
       fill("fill_q", &shape.fill_q);
     } else if (kind != "self") {
-      refuse(fmt::format("has kind '{}': self, cross and pma are known", kind));
+      refuse(fmt::format("has kind '{}': self, cross and pma are known", shown(kind)));
     }
     if (entry_.contains("window")) number("window", 0, &shape.window.emplace());
     std::int64_t seed = shape.seed;
@@ -74,7 +76,7 @@ class ShapeReader {
     if (json->is_string()) {
       *value = json->get<std::string>();
     } else {
-      refuse(fmt::format("has {} {}: not a text", field, json->dump()));
+      refuse(fmt::format("has {} {}: not a text", field, shown_json(*json)));
     }
   }
 
@@ -84,7 +86,7 @@ class ShapeReader {
     if (json->is_number_integer() && *json >= least && *json < kLengthLimit) {
       *value = json->get<std::int64_t>();
     } else {
-      refuse(fmt::format("has {} {}: not a whole number from {} to 2^28", field, json->dump(), least));
+      refuse(fmt::format("has {} {}: not a whole number from {} to 2^28", field, shown_json(*json), least));
     }
   }
 
@@ -99,7 +101,7 @@ class ShapeReader {
     if (json->is_number() && *json > 0 && *json <= 1) {
       *value = json->get<double>();
     } else {
-      refuse(fmt::format("has {} {}: not above 0 and at most 1", field, json->dump()));
+      refuse(fmt::format("has {} {}: not above 0 and at most 1", field, shown_json(*json)));
     }
   }
 
@@ -107,7 +109,7 @@ class ShapeReader {
   void check(const BenchShape& shape) {
     for (const auto& [field, value] : entry_.items()) {
       if (std::find(known_.begin(), known_.end(), field) == known_.end())
-        refuse(fmt::format("has the unknown field '{}'", field));
+        refuse(fmt::format("has the unknown field '{}'", shown(field)));
     }
     if (shape.heads % shape.groups != 0)
       refuse(fmt::format("has {} heads, not a multiple of its {} groups", shape.heads, shape.groups));
@@ -156,12 +158,13 @@ std::int64_t pairs_of(std::int64_t queries, std::int64_t keys, std::optional<std
 }  // namespace
 
 Result<std::vector<BenchShape>> parse_shapes(std::string_view file, std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return Status::invalid_argument(fmt::format("{}: not JSON", file));
-  if (!json.is_object() || !json.contains("shapes") || !json["shapes"].is_array())
+  const Result<Json> json = parse_json(file, text);
+  if (!json) return json.status();
+  const auto list = json->find("shapes");
+  if (!json->is_object() || list == json->end() || !list->is_array())
     return Status::invalid_argument(fmt::format("{}: has no list 'shapes'", file));
   std::vector<BenchShape> shapes;
-  for (const Json& entry : json["shapes"]) {
+  for (const Json& entry : *list) {
     Result<BenchShape> shape = ShapeReader(file, shapes.size(), entry).read();
     if (!shape) return shape.status();
     shapes.push_back(std::move(*shape));

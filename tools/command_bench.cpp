@@ -4,8 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +15,9 @@
 #include "tools/bench_shapes.h"
 #include "tools/bench_timer.h"
 #include "tools/command_line.h"
+#include "tools/input_file.h"
+#include "tools/output_file.h"
+#include "tools/standard_streams.h"
 #include "tools/sweep.h"
 
 namespace jfa::tools {
@@ -31,7 +32,7 @@ struct BenchOptions {
   std::string device = "cuda:0";
   std::string pass = "forward";
   int repeats = 15;
-  std::string json_file;
+  std::optional<std::string> json_file;
   bool overhead = false;
 };
 
@@ -42,10 +43,9 @@ struct Limits {
 };
 
 Result<std::vector<BenchShape>> read_shapes(const BenchOptions& options) {
-  std::ifstream file(options.shapes_file);
-  if (!file) return Status::unavailable(fmt::format("{}: cannot be read", options.shapes_file));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  Result<std::vector<BenchShape>> shapes = parse_shapes(options.shapes_file, text);
+  const Result<std::string> text = read_text(options.shapes_file);
+  if (!text) return text.status();
+  Result<std::vector<BenchShape>> shapes = parse_shapes(options.shapes_file, *text);
   if (!shapes || options.only.empty()) return shapes;
   std::vector<BenchShape> chosen;
   for (const std::string& name : options.only) {
@@ -96,11 +96,11 @@ Result<BenchTimes> measure(Device& device, BenchTimer& timer, const BenchProblem
 }
 
 void print_head(const Limits& limits) {
-  fmt::print("copy within the device {:.0f} GB/s read plus written", limits.copy_gb_per_s);
+  tell(fmt::format("copy within the device {:.0f} GB/s read plus written", limits.copy_gb_per_s));
   if (limits.matrix_peak_tflops > 0)
-    fmt::print(", matrix units {:.0f} TFLOP/s at the highest clock", limits.matrix_peak_tflops);
-  fmt::print("\n{:<14}{:>9}{:>9}{:>10}{:>10}{:>10}{:>9}{:>7}{:>8}{:>7}\n", "shape", "q rows", "kv rows", "ms",
-             "least", "most", "TFLOP/s", "peak", "GB/s", "copy");
+    tell(fmt::format(", matrix units {:.0f} TFLOP/s at the highest clock", limits.matrix_peak_tflops));
+  tell(fmt::format("\n{:<14}{:>9}{:>9}{:>10}{:>10}{:>10}{:>9}{:>7}{:>8}{:>7}\n", "shape", "q rows", "kv rows",
+                   "ms", "least", "most", "TFLOP/s", "peak", "GB/s", "copy"));
 }
 
 // One shape's row, printed at once; what it adds to the JSON.
@@ -109,9 +109,10 @@ Json report(const BenchProblem& problem, Pass pass, const BenchTimes& times, con
   const double gb_per_s = bytes(problem, pass) / times.median() / 1e6;
   const double copy_share = gb_per_s / limits.copy_gb_per_s;
   const double peak_share = limits.matrix_peak_tflops > 0 ? tflops / limits.matrix_peak_tflops : 0;
-  fmt::print("{:<14}{:>9}{:>9}{:>10.4f}{:>10.4f}{:>10.4f}{:>9.1f}{:>6.1f}%{:>8.0f}{:>6.1f}%\n",
-             problem.shape.name, problem.output_rows(), problem.key_rows(), times.median(), times.quantile(0),
-             times.quantile(1), tflops, 100 * peak_share, gb_per_s, 100 * copy_share);
+  tell(fmt::format("{:<14}{:>9}{:>9}{:>10.4f}{:>10.4f}{:>10.4f}{:>9.1f}{:>6.1f}%{:>8.0f}{:>6.1f}%\n",
+                   problem.shape.name, problem.output_rows(), problem.key_rows(), times.median(),
+                   times.quantile(0), times.quantile(1), tflops, 100 * peak_share, gb_per_s,
+                   100 * copy_share));
   std::fflush(stdout);
   return {{"name", problem.shape.name},
           {"query_rows", problem.output_rows()},
@@ -163,13 +164,13 @@ int run_overhead(Device& device, Json& json) {
   const Result<Overhead> overhead = measure_overhead(device);
   if (!overhead) return fail(kCommand, overhead.status());
   const double more_us = overhead->with_workspace_us - overhead->bare_us;
-  fmt::print(
-      "host time of one forward(), median, in microseconds\n"
-      "{:8.2f}  with the caller's workspace\n"
-      "{:8.2f}  with a workspace from the pool\n"
-      "{:8.2f}  the same tensor maps and launches, straight to the driver\n"
-      "{:8.2f}  what jfa adds\n",
-      overhead->with_workspace_us, overhead->with_pool_us, overhead->bare_us, more_us);
+  tell(
+      fmt::format("host time of one forward(), median, in microseconds\n"
+                  "{:8.2f}  with the caller's workspace\n"
+                  "{:8.2f}  with a workspace from the pool\n"
+                  "{:8.2f}  the same tensor maps and launches, straight to the driver\n"
+                  "{:8.2f}  what jfa adds\n",
+                  overhead->with_workspace_us, overhead->with_pool_us, overhead->bare_us, more_us));
   json["overhead_us"] = {{"with_workspace", overhead->with_workspace_us},
                          {"with_pool", overhead->with_pool_us},
                          {"bare", overhead->bare_us},
@@ -183,13 +184,15 @@ int bench(const BenchOptions& options) {
                 Status::invalid_argument("nothing to measure: give --shapes FILE, --overhead, or both"));
   const Result<Pass> pass = parse_pass(options.pass);
   if (!pass) return fail(kCommand, pass.status());
+  Result<std::optional<OutputFile>> json_file = open_if_given(options.json_file);
+  if (!json_file) return fail(kCommand, json_file.status());
   Result<Device> device = Device::open(options.device);
   if (!device) return fail(kCommand, device.status());
   const Device::Impl& impl = device->impl();
   int driver_version = 0;
   (void)impl.driver.cuDriverGetVersion(&driver_version);  // for the record only
-  fmt::print("{} on {} ({}), kernels for {}, median of {}\n", options.pass, device->name(), impl.gpu_name,
-             device->target(), options.repeats);
+  tell(fmt::format("{} on {} ({}), kernels for {}, median of {}\n", options.pass, device->name(),
+                   impl.gpu_name, device->target(), options.repeats));
   if (device->simulated()) note(kCommand, "times are those of the simulator on this machine, not a GPU's");
   Json json{{"jfa", JFA_VERSION},
             {"device", device->name()},
@@ -203,13 +206,9 @@ int bench(const BenchOptions& options) {
   if (options.overhead) exit_code = run_overhead(*device, json);
   if (exit_code == kSuccess && !options.shapes_file.empty())
     exit_code = run_shapes(*device, options, *pass, json);
-  if (exit_code == kFailure || options.json_file.empty()) return exit_code;
-  std::ofstream file(options.json_file);
-  file << json.dump(1) << '\n';
-  file.close();
-  if (!file)
-    return fail(kCommand, Status::unavailable(fmt::format("{}: cannot be written", options.json_file)));
-  return exit_code;
+  if (exit_code == kFailure || !*json_file) return exit_code;
+  const Status status = (*json_file)->write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return status.ok() ? exit_code : fail(kCommand, status);
 }
 
 }  // namespace
@@ -235,7 +234,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->type_name("N")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  command.add_option("--json", options->json_file, "where to write all numbers")->type_name("OUT");
+  command.add_option("--json", options->json_file, "where to write all numbers; - is stdout")
+      ->type_name("OUT");
   command.add_flag("--overhead", options->overhead,
                    "the host's time for one call, beside that of the same bare launches");
   command.callback([options, &exit_code] { exit_code = bench(*options); });

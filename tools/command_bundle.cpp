@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +12,8 @@
 #include "cache/maintenance.h"
 #include "tools/command_cache.h"
 #include "tools/command_line.h"
+#include "tools/output_file.h"
+#include "tools/standard_streams.h"
 #include "tools/table.h"
 
 namespace jfa::tools {
@@ -30,17 +34,21 @@ struct BundleOptions {
 
 std::string absolute(const std::string& path) { return std::filesystem::absolute(path).string(); }
 
-void print(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+void print(const Json& json) { tell(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
 
-int finish(BundleWriter& writer, const BundleOptions& options) {
-  if (const Status status = writer.finish(); !status.ok()) return fail(kCommand, status);
-  const auto bundle = Bundle::open(posix_file_system(), absolute(options.output));
-  if (!bundle) return fail(kCommand, bundle.status());
-  const std::uint64_t bytes = std::filesystem::file_size(options.output);
+// Writes a bundle of what `fill` adds.
+int write(const BundleOptions& options, const std::function<Status(BundleWriter&)>& fill) {
+  Result<OutputFile> output = OutputFile::open(options.output);
+  if (!output) return fail(kCommand, output.status());
+  BundleWriter writer([&](std::string_view bytes) { return output->append(bytes); });
+  Status status = fill(writer);
+  if (status.ok()) status = writer.finish();
+  if (status.ok()) status = output->commit();
+  if (!status.ok()) return fail(kCommand, status);
   if (options.json) {
-    print({{"path", options.output}, {"entries", (*bundle)->rows().size()}, {"bytes", bytes}});
+    print({{"path", options.output}, {"entries", writer.entries()}, {"bytes", writer.bytes()}});
   } else {
-    fmt::print("{}: {} kernels, {}\n", options.output, (*bundle)->rows().size(), human_bytes(bytes));
+    tell(fmt::format("{}: {} kernels, {}\n", output->name(), writer.entries(), human_bytes(writer.bytes())));
   }
   return kSuccess;
 }
@@ -53,13 +61,13 @@ int create(const BundleOptions& options) {
   if (settings->directory.empty()) return fail(kCommand, Status::unavailable("there is no cache directory"));
   EntryDirectory directory(posix_file_system(), settings->directory, EntryDirectory::Access::kPrivate);
   if (const Status status = directory.check(); !status.ok()) return fail(kCommand, status);
-  BundleWriter writer(posix_file_system(), absolute(options.output));
-  const Status status = add_directory(directory, writer, [&](const Entry& entry) {
-    const bool target = options.targets.empty() || std::find(options.targets.begin(), options.targets.end(),
-                                                             entry.image.target) != options.targets.end();
-    return target && (options.compiler.empty() || options.compiler == entry.image.compiler);
+  return write(options, [&](BundleWriter& writer) {
+    return add_directory(directory, writer, [&](const Entry& entry) {
+      const bool target = options.targets.empty() || std::find(options.targets.begin(), options.targets.end(),
+                                                               entry.image.target) != options.targets.end();
+      return target && (options.compiler.empty() || options.compiler == entry.image.compiler);
+    });
   });
-  return status.ok() ? finish(writer, options) : fail(kCommand, status);
 }
 
 int merge(const BundleOptions& options) {
@@ -69,9 +77,7 @@ int merge(const BundleOptions& options) {
     if (!bundle) return fail(kCommand, bundle.status());
     bundles.push_back(std::move(*bundle));
   }
-  BundleWriter writer(posix_file_system(), absolute(options.output));
-  const Status status = merge_bundles(bundles, writer);
-  return status.ok() ? finish(writer, options) : fail(kCommand, status);
+  return write(options, [&](BundleWriter& writer) { return merge_bundles(bundles, writer); });
 }
 
 int list(const BundleOptions& options) {
@@ -132,7 +138,9 @@ void add_bundle_command(CLI::App& app, int& exit_code) {
     return command;
   };
   const auto add_output = [&](CLI::App* command) {
-    command->add_option("-o,--output", options->output, "bundle to write")->required()->type_name("FILE");
+    command->add_option("-o,--output", options->output, "bundle to write; - is stdout")
+        ->required()
+        ->type_name("FILE");
   };
   CLI::App* creation = add("create", "Pack a cache directory", create);
   add_output(creation);

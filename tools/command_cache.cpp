@@ -40,7 +40,7 @@ Result<OpenDirectory> open_directory(const CacheCommandOptions& given) {
 
 std::string short_key(const Digest& digest) { return digest.hex().substr(0, 16); }
 
-void print(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+void print(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)); }
 
 int list(const CacheCommandOptions& options) {
   auto directory = open_directory(options);

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,6 +20,8 @@
 #include "tools/conformance/doubts.h"
 #include "tools/conformance/item.h"
 #include "tools/conformance/supervisor.h"
+#include "tools/output_file.h"
+#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 namespace {
@@ -34,7 +35,8 @@ constexpr const char* kSuites[] = {"forward_suite_test", "forward_edges_test", "
 
 struct Options {
   std::string device = "cuda:0";
-  std::string golden, record, json, only;
+  std::string golden, only;
+  std::optional<std::string> record, json;
   std::vector<std::string> suites;
   bool no_suites = false, list = false;
   double item_timeout_s = 30, suite_timeout_s = 120;
@@ -202,7 +204,7 @@ void run_suite(const Options& options, const std::string& suite, Json& results, 
       json["detail"] = finished->output.substr(finished->output.size() -
                                                std::min(finished->output.size(), kKeptCharacters));
     json["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (verdict != "passed") fmt::print("{}: {}: {}\n", verdict, name, message);
+    if (verdict != "passed") tell(fmt::format("{}: {}: {}\n", verdict, name, message));
     results.push_back(json);
   }
 }
@@ -217,15 +219,11 @@ std::vector<std::string> suites_of(const Options& options) {
   return found;
 }
 
-Status write_json(const std::string& path, const Json& json) {
-  std::ofstream stream(path);
-  stream << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-  stream.close();
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be written", path));
-  return {};
-}
-
 int run_parent(const Options& options) {
+  Result<std::optional<OutputFile>> report_file = open_if_given(options.json);
+  if (!report_file) return fail(kCommand, report_file.status());
+  Result<std::optional<OutputFile>> golden_file = open_if_given(options.record);
+  if (!golden_file) return fail(kCommand, golden_file.status());
   const std::vector<Item> all = items(options.only);
   SupervisorOptions supervisor;
   supervisor.command = {own_path(), std::string(kCommand), "--device", options.device};
@@ -244,8 +242,8 @@ int run_parent(const Options& options) {
       if (outcome.kind != ItemOutcome::Kind::kAnswered) return;
       const Json facts = Json::parse(outcome.answer);
       recorded.device = {facts.at("name"), facts.at("target"), facts.at("driver_version")};
-      fmt::print("{}, {}, driver for CUDA {}\n", recorded.device.name, recorded.device.target,
-                 recorded.device.driver_version);
+      tell(fmt::format("{}, {}, driver for CUDA {}\n", recorded.device.name, recorded.device.target,
+                       recorded.device.driver_version));
       return;
     }
     const Item& item = all[index - 1];
@@ -254,7 +252,7 @@ int run_parent(const Options& options) {
     const std::string verdict = json.at("verdict");
     tally.add(verdict);
     if (verdict == "failed" || verdict == "hung" || verdict == "crashed")
-      fmt::print("{}: {}: {}\n", verdict, item.name, json.at("message").get<std::string>());
+      tell(fmt::format("{}: {}: {}\n", verdict, item.name, json.at("message").get<std::string>()));
     if (item.group != "doubt" && !result.answer.digest.empty()) recorded.cases[item.name] = result.answer;
     if (!result.sweep.digest.empty()) recorded.sweeps[item.name] = result.sweep;
     json.erase("answer");
@@ -264,8 +262,8 @@ int run_parent(const Options& options) {
   if (!outcomes) return fail(kCommand, outcomes.status());
   Json suites = Json::array();
   for (const std::string& suite : suites_of(options)) run_suite(options, suite, suites, tally);
-  fmt::print("{}\n", tally.text());
-  if (!options.json.empty()) {
+  tell(tally.text() + "\n");
+  if (*report_file) {
     const Json report{{"device", options.device},
                       {"name", recorded.device.name},
                       {"target", recorded.device.target},
@@ -276,10 +274,12 @@ int run_parent(const Options& options) {
                       {"items", done},
                       {"doubts", doubts_json(done)},
                       {"suites", suites}};
-    if (Status status = write_json(options.json, report); !status.ok()) return fail(kCommand, status);
+    const std::string text = report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (Status status = (*report_file)->write(text); !status.ok()) return fail(kCommand, status);
   }
-  if (!options.record.empty())
-    if (Status status = write_golden(options.record, recorded); !status.ok()) return fail(kCommand, status);
+  if (*golden_file)
+    if (Status status = (*golden_file)->write(golden_text(recorded)); !status.ok())
+      return fail(kCommand, status);
   return tally.clean() ? kSuccess : kNegative;
 }
 
@@ -307,10 +307,12 @@ void add_conformance_command(CLI::App& app, int& exit_code) {
       "Exit status: 0, 1 if anything failed, hung or crashed, 2 on any error.");
   command.add_option("--device", options->device, "cuda:N, or a simulated GPU such as sim:sm_100a")
       ->capture_default_str();
-  command.add_option("--json", options->json, "where to write the report")->type_name("FILE");
+  command.add_option("--json", options->json, "where to write the report; - is stdout")->type_name("FILE");
   command.add_option("--golden", options->golden, "answers of a GPU, such as tests/golden/h200.json")
       ->type_name("FILE");
-  command.add_option("--record", options->record, "where to write this device's answers, as golden ones")
+  command
+      .add_option("--record", options->record,
+                  "where to write this device's answers, as golden ones; - is stdout")
       ->type_name("FILE");
   command.add_option("--only", options->only, "items whose name or group contains TEXT")->type_name("TEXT");
   command

@@ -3,16 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
 #include "tools/command_line.h"
+#include "tools/output_file.h"
 #include "tools/sweep.h"
 
 namespace jfa::tools {
@@ -29,7 +26,7 @@ struct EmitOptions {
   bool broadcast_q = false;
   std::int64_t groups = 1;
   std::string format = "cuda";
-  std::string output;
+  std::string output = "-";
 };
 
 Result<std::string> emit_text(const EmitOptions& options) {
@@ -53,29 +50,17 @@ Result<std::string> emit_text(const EmitOptions& options) {
   return options.format == "ptx" ? (*image)->ptx : (*image)->cubin;
 }
 
-Status write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
-  stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  stream.close();
-  if (stream) return {};
-  return Status::unavailable(fmt::format("{}: cannot write: {}", path, std::strerror(errno)));
-}
-
 int run(const EmitOptions& options) {
-  if (options.format == "cubin" && options.output.empty() && isatty(STDOUT_FILENO) != 0) {
+  Result<OutputFile> output = OutputFile::open(options.output);
+  if (!output) return fail(kCommand, output.status());
+  if (options.format == "cubin" && output->is_standard_output() && isatty(STDOUT_FILENO) != 0) {
     return fail(kCommand,
                 Status::invalid_argument("--format cubin is binary: give -o FILE, or redirect the output"));
   }
   const Result<std::string> text = emit_text(options);
   if (!text) return fail(kCommand, text.status());
-  if (!options.output.empty()) {
-    const Status status = write_file(options.output, *text);
-    return status.ok() ? kSuccess : fail(kCommand, status);
-  }
-  if (std::fwrite(text->data(), 1, text->size(), stdout) != text->size() || std::fflush(stdout) != 0) {
-    return fail(kCommand, Status::unavailable(fmt::format("standard output: {}", std::strerror(errno))));
-  }
-  return kSuccess;
+  const Status status = output->write(*text);
+  return status.ok() ? kSuccess : fail(kCommand, status);
 }
 
 }  // namespace
@@ -97,7 +82,8 @@ void add_emit_command(CLI::App& app, int& exit_code) {
   command.add_option("--format", options->format, "cuda, ptx, cubin, plan")
       ->check(CLI::IsMember({"cuda", "ptx", "cubin", "plan"}))
       ->capture_default_str();
-  command.add_option("-o,--output", options->output, "file to write; default: standard output")
+  command.add_option("-o,--output", options->output, "file to write; - is stdout")
+      ->capture_default_str()
       ->type_name("FILE");
   command.callback([options, &exit_code] { exit_code = run(*options); });
 }

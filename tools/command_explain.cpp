@@ -58,7 +58,7 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
     nlohmann::ordered_json json;
     for (const auto& [field, value] : fields) json["fields"][field] = value;
     json["why"] = why;
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
     // Fields on standard output and the rest beside it: two keys can be compared with diff(1).
     fmt::print("{}", to_text(fields));

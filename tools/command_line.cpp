@@ -2,17 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 
 void note(std::string_view command, std::string_view line) {
-  fmt::print(stderr, "jfa {}: {}\n", command, line);
+  say(fmt::format("jfa {}: {}\n", command, line));
 }
 
 int fail(std::string_view command, const Status& status) {
   note(command, status.message());
-  if (!status.detail().empty()) fmt::print(stderr, "{}\n", status.detail());
+  if (!status.detail().empty()) say(status.detail() + "\n");
   return kFailure;
 }
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -18,8 +16,11 @@
 #include "runtime/compile.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_line.h"
+#include "tools/input_file.h"
+#include "tools/output_file.h"
 #include "tools/precompile_bundle.h"
 #include "tools/progress.h"
+#include "tools/standard_streams.h"
 #include "tools/sweep.h"
 #include "tools/table.h"
 
@@ -32,7 +33,7 @@ struct PrecompileOptions {
   Sweep sweep;
   std::string sweep_file;
   std::string directory;
-  std::string bundle;
+  std::optional<std::string> bundle;
   std::string shard;
   unsigned jobs = 0;
 };
@@ -40,24 +41,15 @@ struct PrecompileOptions {
 Result<std::vector<KernelSpec>> all_specs(const PrecompileOptions& options) {
   std::vector<Sweep> sweeps;
   if (!options.sweep_file.empty()) {
-    std::ifstream stream(options.sweep_file, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(stream), {}};
-    if (!stream) return Status::unavailable(fmt::format("{}: cannot read", options.sweep_file));
-    Result<std::vector<Sweep>> parsed = parse_sweep_file(options.sweep_file, text, options.sweep.target);
+    const Result<std::string> text = read_text(options.sweep_file);
+    if (!text) return text.status();
+    Result<std::vector<Sweep>> parsed = parse_sweep_file(options.sweep_file, *text, options.sweep.target);
     if (!parsed) return parsed.status();
     sweeps = std::move(*parsed);
   }
   if (!options.sweep.head_dim.empty()) sweeps.push_back(options.sweep);
   if (sweeps.empty()) return Status::invalid_argument("nothing to do: give --head-dim or --sweep");
-  std::vector<KernelSpec> specs;
-  for (const Sweep& sweep : sweeps) {
-    const Result<std::vector<KernelSpec>> more = expand(sweep);
-    if (!more) return more.status();
-    for (const KernelSpec& spec : *more) {
-      if (std::find(specs.begin(), specs.end(), spec) == specs.end()) specs.push_back(spec);
-    }
-  }
-  return specs;
+  return expand(sweeps);
 }
 
 Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options) {
@@ -71,7 +63,7 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
     cache_options->directory = std::filesystem::absolute(options.directory).string();
     cache_options->write = true;
   }
-  if (!options.bundle.empty()) {
+  if (options.bundle) {
     // The bundle holds what this compiler makes, not what others made.
     cache_options->read_only_directories.clear();
     cache_options->bundles.clear();
@@ -79,7 +71,7 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
   // Why there is no directory is this command's own failure; it is not said twice.
   const auto opened = std::make_shared<std::atomic<bool>>(false);
   cache_options->log = [opened](const std::string& line) {
-    if (*opened) fmt::print(stderr, "{}\n", line);
+    if (*opened) say(line + "\n");
   };
   auto cache = std::make_unique<KernelCache>(std::move(*cache_options));
   const KernelCache::State state = cache->state();
@@ -109,7 +101,11 @@ class Precompiler {
   void compile_one(const KernelSpec& spec) {
     const Result<KernelPlan> kernel_plan = plan(spec);
     Status status = kernel_plan.status();
-    if (status.ok()) status = compile(cache_, emit(*kernel_plan), spec).status();
+    try {
+      if (status.ok()) status = compile(cache_, emit(*kernel_plan), spec).status();
+    } catch (const std::exception& error) {  // std::bad_alloc; nobody else would catch it in a thread
+      status = Status::unavailable(error.what());
+    }
     if (!status.ok()) {
       const std::lock_guard lock(mutex_);
       failures_.emplace_back(name(spec), status);
@@ -129,29 +125,31 @@ int run(const PrecompileOptions& options) {
   Result<std::vector<KernelSpec>> specs = all_specs(options);
   if (specs && !options.shard.empty()) specs = shard_of(*specs, options.shard);
   if (!specs) return fail(kCommand, specs.status());
+  Result<std::optional<OutputFile>> output = open_if_given(options.bundle);
+  if (!output) return fail(kCommand, output.status());
   const Result<std::unique_ptr<KernelCache>> cache = open_cache(options);
   if (!cache) return fail(kCommand, cache.status());
   Precompiler precompiler(**cache, *specs);
   precompiler.run(options.jobs ? options.jobs : std::max(1U, std::thread::hardware_concurrency()));
 
   const CacheStats stats = (*cache)->stats();
-  fmt::print("{}: {} kernels, {} compiled now in {:.0f} ms of compiler time, {} there already\n",
-             (*cache)->state().directory, specs->size() - precompiler.failures().size(),
-             stats.compiles - stats.compile_failures, stats.compile_ms,
-             stats.directory_hits + stats.read_only_hits + stats.bundle_hits);
+  tell(fmt::format("{}: {} kernels, {} compiled now in {:.0f} ms of compiler time, {} there already\n",
+                   (*cache)->state().directory, specs->size() - precompiler.failures().size(),
+                   stats.compiles - stats.compile_failures, stats.compile_ms,
+                   stats.directory_hits + stats.read_only_hits + stats.bundle_hits));
   for (const auto& [kernel, status] : precompiler.failures()) {
     fail(kCommand, Status(status.kind(), fmt::format("{}: {}", kernel, status.message()), status.detail()));
   }
   if (stats.publish_failures > 0)
     note(kCommand, fmt::format("{} kernels could not be stored", stats.publish_failures));
   const bool complete = precompiler.failures().empty();
-  if (!options.bundle.empty()) {
+  if (*output) {
+    OutputFile& bundle = **output;
     // Half a bundle would look like a whole one; what is compiled stays in the cache for the next try.
-    if (!complete) return fail(kCommand, Status::unavailable(options.bundle + ": not written"));
-    if (const Status status = write_bundle(**cache, *specs, options.bundle); !status.ok())
-      return fail(kCommand, status);
-    fmt::print("{}: {} kernels, {}\n", options.bundle, specs->size(),
-               human_bytes(std::filesystem::file_size(options.bundle)));
+    if (!complete) return fail(kCommand, Status::unavailable(bundle.name() + ": not written"));
+    const Result<std::uint64_t> bytes = write_bundle(**cache, *specs, bundle);
+    if (!bytes) return fail(kCommand, bytes.status());
+    tell(fmt::format("{}: {} kernels, {}\n", bundle.name(), specs->size(), human_bytes(*bytes)));
   }
   return complete && stats.publish_failures == 0 ? kSuccess : kNegative;
 }
@@ -186,7 +184,9 @@ void add_precompile_command(CLI::App& app, int& exit_code) {
   command
       .add_option("--cache-dir", options->directory, "directory to fill; default: the cache that is in use")
       ->type_name("DIR");
-  command.add_option("-o,--output", options->bundle, "also write the kernels into this bundle (.jfab)")
+  command
+      .add_option("-o,--output", options->bundle,
+                  "also write the kernels into this bundle (.jfab); - is stdout")
       ->type_name("FILE");
   command
       .add_option("--shard", options->shard,

@@ -14,7 +14,9 @@
 #include "tools/compare.h"
 #include "tools/compare_backward.h"
 #include "tools/device_run.h"
+#include "tools/output_file.h"
 #include "tools/progress.h"
+#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 namespace {
@@ -28,7 +30,7 @@ struct RunOptions {
   std::optional<std::string> device;
   RunRequest request;
   bool check = false;
-  std::string output;
+  std::optional<std::string> output;
 };
 
 Result<Device> open_device(const RunOptions& options) {
@@ -71,12 +73,12 @@ bool check(const AttentionFile& file, const RunRequest& request, const RunResult
                                   {host(result.query_grad), host(result.key_grad), host(result.value_grad)});
     }
   }
-  fmt::print("{}\n", reference::describe(forward));
-  if (backward) fmt::print("{}\n", reference::describe(*backward));
+  tell(reference::describe(forward) + "\n");
+  if (backward) tell(reference::describe(*backward) + "\n");
   return forward.within_tolerance && (!backward || backward->within_tolerance());
 }
 
-Status write_result(const std::string& path, const std::string& dtype, const RunRequest& request,
+Status write_result(OutputFile& file, const std::string& dtype, const RunRequest& request,
                     const RunResult& result) {
   safetensors::TensorMap tensors;
   tensors["output"] = view_of(result.output, dtype);
@@ -87,11 +89,13 @@ Status write_result(const std::string& path, const std::string& dtype, const Run
     tensors["key_grad"] = view_of(result.key_grad, dtype);
     tensors["value_grad"] = view_of(result.value_grad, dtype);
   }
-  if (Status status = safetensors::write(path, tensors); !status.ok()) return status;
+  const std::vector<std::byte> bytes = safetensors::serialize(tensors);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (Status status = file.write(text); !status.ok()) return status;
   std::vector<std::string> written;
   for (const auto& [name, tensor] : tensors)
     written.push_back(fmt::format("{} {} [{}]", name, tensor.dtype, fmt::join(tensor.shape, ", ")));
-  fmt::print("{}: {}\n", path, fmt::join(written, ", "));
+  tell(fmt::format("{}: {}\n", file.name(), fmt::join(written, ", ")));
   return {};
 }
 
@@ -100,18 +104,19 @@ int run(const RunOptions& options) {
       read_attention_file(options.file, options.request.broadcast_q, options.request.backward);
   if (!file) return fail(kCommand, file.status());
   if (Status status = check_configuration(*file, options); !status.ok()) return fail(kCommand, status);
+  Result<std::optional<OutputFile>> output = open_if_given(options.output);
+  if (!output) return fail(kCommand, output.status());
   Result<Device> device = open_device(options);
   if (!device) return fail(kCommand, device.status());
   const Result<RunResult> result = run_on_device(*device, *file, options.request, kCommand);
   if (!result) return fail(kCommand, result.status());
 
-  fmt::print("{} sequences, {} query and {} key rows, {} heads ({} of keys), head_dim {}, {} on {}\n",
-             file->key_offset->element_count() - 1, file->query->shape[0], file->key->shape[0],
-             file->query->shape[1], file->key->shape[1], file->query->shape[2], file->query->dtype,
-             device->name());
-  if (!options.output.empty()) {
-    if (Status status = write_result(options.output, file->query->dtype, options.request, *result);
-        !status.ok())
+  tell(fmt::format("{} sequences, {} query and {} key rows, {} heads ({} of keys), head_dim {}, {} on {}\n",
+                   file->key_offset->element_count() - 1, file->query->shape[0], file->key->shape[0],
+                   file->query->shape[1], file->key->shape[1], file->query->shape[2], file->query->dtype,
+                   device->name()));
+  if (*output) {
+    if (Status status = write_result(**output, file->query->dtype, options.request, *result); !status.ok())
       return fail(kCommand, status);
   }
   if (!options.check) return kSuccess;
@@ -150,7 +155,8 @@ void add_run_command(CLI::App& app, int& exit_code) {
   command.add_flag("--backward", options->request.backward, "compute the gradients too");
   command.add_flag("--check", options->check,
                    "compare with fp64, and print the errors beside those of an eager 16-bit computation");
-  command.add_option("-o,--output", options->output, "where to write the results")->type_name("OUT");
+  command.add_option("-o,--output", options->output, "where to write the results; - is stdout")
+      ->type_name("OUT");
   command.callback([options, &exit_code] { exit_code = run(*options); });
 }
 

@@ -64,15 +64,16 @@ class Comparer {
     for_each_element(sequence, [&](std::int64_t row, std::int64_t head, std::int64_t column, std::size_t e) {
       ours.add(distance(output_.at(row, head, column), exact_.output[e]));
       eager.add(distance(eager_.output[e], exact_.output[e]));
-      reference_squares += exact_.output[e] * exact_.output[e];
-      rounding_squares += exact_.rounding[e] * exact_.rounding[e];
+      reference_squares += square(exact_.output[e]);
+      rounding_squares += square(exact_.rounding[e]);
     });
 
     // An eager computation that overflowed allows nothing.
     const double twice_eager = std::isfinite(eager.max_abs) ? 2 * eager.max_abs : 0;
     for_each_element(sequence, [&](std::int64_t row, std::int64_t head, std::int64_t column, std::size_t e) {
       const double error = distance(output_.at(row, head, column), exact_.output[e]);
-      const double allowed = has_key(row, head) ? std::max(twice_eager, exact_.rounding[e]) : 0;
+      const double tolerance = has_key(row, head) ? std::max(twice_eager, exact_.rounding[e]) : 0;
+      const double allowed = allowed_distance(exact_.output[e], tolerance);
       worst_.consider(error, allowed, [&] {
         return fmt::format(
             "sequence {}, output row {}, head {}, column {}: {:.9g}, right is {:.9g} +- {:.3g}", b, row, head,
@@ -98,8 +99,8 @@ class Comparer {
         const double right = exact_.lse[static_cast<std::size_t>(head * exact_.rows + row)];
         const float got = lse_[static_cast<std::size_t>(head * output_.rows + row)];
         const bool keyless = right == -kInfinity;
-        const double error = keyless ? (got == -kInfinity ? 0 : kInfinity) : distance(got, right);
-        const double allowed = keyless ? 0 : std::max(kLseTolerance, 4 * fp32_ulp(right));
+        const double error = distance(got, right);
+        const double allowed = allowed_distance(right, std::max(kLseTolerance, 4 * fp32_ulp(right)));
         worst_.consider(error, allowed, [&] {
           return fmt::format("sequence {}, LSE of output row {}, head {}: {:.9g}, right is {:.9g} +- {:.3g}",
                              b, row, head, got, right, allowed);

@@ -47,15 +47,16 @@ class GradientComparer {
     for (std::size_t e = begin; e < end; ++e) {
       ours.add(distance(gradient_.values[e], exact_.values[e]));
       eager.add(distance(eager_.values[e], exact_.values[e]));
-      reference_squares += exact_.values[e] * exact_.values[e];
-      rounding_squares += exact_.rounding[e] * exact_.rounding[e];
+      reference_squares += square(exact_.values[e]);
+      rounding_squares += square(exact_.rounding[e]);
     }
 
     // An eager computation that overflowed allows nothing.
     const double twice_eager = std::isfinite(eager.max_abs) ? 2 * eager.max_abs : 0;
     for (std::size_t e = begin; e < end; ++e) {
       const bool exactly_zero = exact_.values[e] == 0 && exact_.rounding[e] == 0;
-      const double allowed = exactly_zero ? 0 : std::max(twice_eager, exact_.rounding[e]);
+      const double allowed =
+          allowed_distance(exact_.values[e], exactly_zero ? 0 : std::max(twice_eager, exact_.rounding[e]));
       worst_.consider(distance(gradient_.values[e], exact_.values[e]), allowed, [&] {
         const auto element = static_cast<std::int64_t>(e);
         const std::int64_t row_elements = gradient_.heads * gradient_.head_dim;

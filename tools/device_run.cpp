@@ -1,8 +1,11 @@
 #include "tools/device_run.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <limits>
+#include <new>
 
 #include "tools/device_buffer.h"
 #include "tools/progress.h"
@@ -11,6 +14,12 @@ namespace jfa::tools {
 namespace {
 
 constexpr std::int64_t kRowLimit = std::int64_t{1} << 30;
+
+// "output_offset[2] is 536870917", the value that the rows of the output hang on.
+std::string last_output_offset(const AttentionFile& file) {
+  return fmt::format("output_offset[{}] is {}", file.output_offset->element_count() - 1,
+                     offsets_of(*file.output_offset).back());
+}
 
 // Rows of the output: as many as output_offset asks for, or one for every query row. Whether the offsets are
 // right the device decides; here they must only not ask for absurd amounts of memory.
@@ -25,8 +34,27 @@ Result<std::int64_t> output_rows_of(const AttentionFile& file, const RunRequest&
   }
   const std::int64_t last = offsets_of(*file.output_offset).back();
   if (last < kRowLimit) return std::max<std::int64_t>(last, 0);
-  return Status::invalid_argument(fmt::format("output_offset[{}] is {}: not below 2^30 rows",
-                                              file.output_offset->element_count() - 1, last));
+  return Status::invalid_argument(last_output_offset(file) + ": not below 2^30 rows");
+}
+
+// Bytes of the output and the LSE, or as many as there can be.
+std::uint64_t output_bytes(const AttentionFile& file, std::int64_t rows) {
+  const std::uint64_t row_bytes = 2 * static_cast<std::uint64_t>(file.query->shape[2]) + sizeof(float);
+  std::uint64_t bytes = 0;
+  const bool overflow = __builtin_mul_overflow(rows, file.query->shape[1], &bytes) ||
+                        __builtin_mul_overflow(bytes, row_bytes, &bytes);
+  return overflow ? std::numeric_limits<std::uint64_t>::max() : bytes;
+}
+
+std::uint64_t machine_bytes() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+Status no_memory(const AttentionFile& file, std::int64_t rows) {
+  return Status::unavailable(fmt::format("{}no memory for {} output rows of {} heads and head_dim {}",
+                                         file.output_offset ? last_output_offset(file) + ": " : "", rows,
+                                         file.query->shape[1], file.query->shape[2]));
 }
 
 TensorBits zeros(std::int64_t rows, std::int64_t heads, std::int64_t head_dim) {
@@ -102,7 +130,9 @@ class DeviceRun {
   Status prepare(Pass pass) {
     Configuration configuration{pass, file_.dtype, call_.query.head_dim, request_.window,
                                 request_.broadcast_q};
-    configuration.groups = call_.key.heads > 0 ? call_.query.heads / call_.key.heads : 1;
+    // As the call itself has it: without a head there is no group, and none is wrong.
+    if (call_.query.heads > 0 && call_.key.heads > 0)
+      configuration.groups = call_.query.heads / call_.key.heads;
     configuration.target = device_.target();
     return jfa::prepare(device_, configuration);
   }
@@ -110,6 +140,8 @@ class DeviceRun {
   Status run_forward() {
     const Result<std::int64_t> rows = output_rows_of(file_, request_);
     if (!rows) return rows.status();
+    // Where memory is promised that there is not, its use would end the process.
+    if (output_bytes(file_, *rows) > machine_bytes()) return no_memory(file_, *rows);
     const Result<Workspace> workspace = allocate_workspace(workspace_bytes(call_));
     if (!workspace) return workspace.status();
     // Zeros: what rows that no sequence owns are to hold in the file.
@@ -186,7 +218,11 @@ class DeviceRun {
 
 Result<RunResult> run_on_device(Device& device, const AttentionFile& file, const RunRequest& request,
                                 std::string_view command) {
-  return DeviceRun(device, file, request, command).run();
+  try {
+    return DeviceRun(device, file, request, command).run();
+  } catch (const std::bad_alloc&) {
+    return no_memory(file, output_rows_of(file, request).value());
+  }
 }
 
 }  // namespace jfa::tools

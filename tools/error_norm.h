@@ -10,10 +10,20 @@ namespace jfa::reference {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// |a - b| where NaN anywhere counts as infinitely wrong.
+/// |a - b|. NaN agrees with NaN, and an infinity with itself; beside anything else they are infinitely wrong.
 inline double distance(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   const double difference = std::abs(a - b);
   return std::isnan(difference) ? kInfinity : difference;
+}
+
+/// What a value that is right adds to the square of a norm. NaN and infinities add nothing: they are right or
+/// wrong exactly, and relative to them everything else would be nothing.
+inline double square(double value) { return std::isfinite(value) ? value * value : 0; }
+
+/// What an element may differ by: `tolerance`, but nothing where the right value is no number.
+inline double allowed_distance(double right, double tolerance) {
+  return std::isfinite(right) ? tolerance : 0;
 }
 
 /// Largest element and sum of squares of an error.

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
+#include <sstream>
 #include <string_view>
 
 #include "tools/command_line.h"
+#include "tools/standard_streams.h"
 
 namespace {
 
@@ -24,36 +24,43 @@ bool has_command(CLI::App& app, std::string_view name) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  using namespace jfa::tools;
   CLI::App app{"Jagged flash attention, compiled at run time for exactly the attention at hand", "jfa"};
-  app.set_version_flag("--version", "jfa " JFA_VERSION);
-  app.require_subcommand(1);
-  int exit_code = jfa::tools::kSuccess;
-  jfa::tools::add_run_command(app, exit_code);
-  jfa::tools::add_emit_command(app, exit_code);
-  jfa::tools::add_precompile_command(app, exit_code);
-  jfa::tools::add_doctor_command(app, exit_code);
-  jfa::tools::add_cache_command(app, exit_code);
-  jfa::tools::add_bundle_command(app, exit_code);
-  jfa::tools::add_bench_command(app, exit_code);
-  jfa::tools::add_conformance_command(app, exit_code);
-  if (argc == 1) {
-    fmt::print(stderr, "{}", app.help());
-    return jfa::tools::kFailure;
-  }
-  const std::string_view first = argv[1];
-  if (!first.starts_with('-') && !has_command(app, first)) {
-    fmt::print(stderr, "jfa: '{}' is not a command; jfa --help lists them\n", first);
-    return jfa::tools::kFailure;
-  }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    fmt::print(stderr, "jfa{}: {}\n", subcommand_of(app), error.what());
-    return jfa::tools::kFailure;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "jfa{}: {}\n", subcommand_of(app), error.what());
-    return jfa::tools::kFailure;
-  }
-  return exit_code;
+  std::string program = "jfa";
+  return run_program(program, [&] {
+    app.set_version_flag("--version", "jfa " JFA_VERSION);
+    app.require_subcommand(1);
+    app.parse_complete_callback([&] { program += subcommand_of(app); });
+    int exit_code = kSuccess;
+    add_run_command(app, exit_code);
+    add_emit_command(app, exit_code);
+    add_precompile_command(app, exit_code);
+    add_doctor_command(app, exit_code);
+    add_cache_command(app, exit_code);
+    add_bundle_command(app, exit_code);
+    add_bench_command(app, exit_code);
+    add_conformance_command(app, exit_code);
+    if (argc == 1) {
+      say(app.help());
+      return static_cast<int>(kFailure);
+    }
+    const std::string_view first = argv[1];
+    if (!first.starts_with('-') && !has_command(app, first)) {
+      say(fmt::format("jfa: '{}' is not a command; jfa --help lists them\n", first));
+      return static_cast<int>(kFailure);
+    }
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() == 0) {  // --help, --version
+        std::ostringstream text;
+        const int exit_code = app.exit(error, text, text);
+        tell(text.str());
+        return exit_code;
+      }
+      say(fmt::format("jfa{}: {}\n", subcommand_of(app), error.what()));
+      return static_cast<int>(kFailure);
+    }
+    return exit_code;
+  });
 }

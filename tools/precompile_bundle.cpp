@@ -1,7 +1,6 @@
 #include "tools/precompile_bundle.h"
 
 #include <charconv>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
@@ -44,14 +43,15 @@ Result<std::vector<KernelSpec>> shard_of(const std::vector<KernelSpec>& specs, c
   return own;
 }
 
-Status write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs, const std::string& path) {
+Result<std::uint64_t> write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs,
+                                   OutputFile& output) {
   std::map<Digest, KernelSpec> sorted;
   for (const KernelSpec& spec : specs) {
     const Result<KernelPlan> kernel_plan = plan(spec);
     if (!kernel_plan) return kernel_plan.status();
     sorted[request_key(compile_request(emit(*kernel_plan), spec))] = spec;
   }
-  BundleWriter writer(posix_file_system(), std::filesystem::absolute(path).string());
+  BundleWriter writer([&](std::string_view bytes) { return output.append(bytes); });
   for (const auto& [key, spec] : sorted) {
     const KernelSource source = emit(*plan(spec));
     const CompileRequest request = compile_request(source, spec);
@@ -60,7 +60,10 @@ Status write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs, co
     const Status status = writer.add({fields_of(request), request.source.size(), **image});
     if (!status.ok()) return status;
   }
-  return writer.finish();
+  Status status = writer.finish();
+  if (status.ok()) status = output.commit();
+  if (!status.ok()) return status;
+  return writer.bytes();
 }
 
 }  // namespace jfa::tools

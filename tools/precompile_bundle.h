@@ -1,11 +1,13 @@
 // The part of `jfa precompile` that has to do with bundles.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cache/kernel_cache.h"
 #include "generator/spec.h"
+#include "tools/output_file.h"
 
 namespace jfa::tools {
 
@@ -13,7 +15,8 @@ namespace jfa::tools {
 /// shard that is not of that form.
 Result<std::vector<KernelSpec>> shard_of(const std::vector<KernelSpec>& specs, const std::string& shard);
 
-/// Writes the kernels of `specs` into a bundle, compiling those that `cache` lacks.
-Status write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs, const std::string& path);
+/// Writes the kernels of `specs` into a bundle, compiling those that `cache` lacks. Its bytes.
+Result<std::uint64_t> write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs,
+                                   OutputFile& output);
 
 }  // namespace jfa::tools

@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
+
+#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 namespace {
@@ -53,11 +54,10 @@ void Progress::print(bool last) {
   const std::string line =
       fmt::format("{}{} … {:.{}f} s{}", prefix_, state, elapsed_s(), last ? 1 : 0, last ? ", done" : "");
   if (terminal_) {
-    fmt::print(stderr, "\r{}\033[K{}", line, last ? "\n" : "");
+    say(fmt::format("\r{}\033[K{}", line, last ? "\n" : ""));
   } else {
-    fmt::print(stderr, "{}\n", line);
+    say(line + "\n");
   }
-  std::fflush(stderr);
 }
 
 }  // namespace jfa::tools

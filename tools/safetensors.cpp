@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
+#include <tuple>
+
+#include "tools/input_file.h"
+#include "tools/strict_json.h"
 
 namespace jfa::safetensors {
 namespace {
@@ -20,43 +19,38 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 using Json = nlohmann::json;
+using tools::shown;
+using tools::shown_json;
 constexpr std::size_t kLengthBytes = 8;
+constexpr std::uint64_t kBitsOfByte = 8;
+constexpr std::size_t kMaxDescription = 120;  // characters
 constexpr std::string_view kMetadataName = "__metadata__";
-constexpr std::size_t kMaxShownCharacters = 60;
+// The header, a tensor's description, a list in it.
+constexpr tools::JsonRules kHeaderRules{.max_depth = 3};
 
 struct NamedSize {
   std::string_view name;
-  std::uint64_t bytes;
+  std::uint64_t bits;
 };
-// Every type of the format, so that a file may hold tensors beside the ones that are wanted.
-constexpr NamedSize kDtypes[] = {{"BF16", 2}, {"F16", 2},  {"F32", 4}, {"F64", 8},     {"I32", 4},
-                                 {"I64", 8},  {"BOOL", 1}, {"U8", 1},  {"I8", 1},      {"U16", 2},
-                                 {"I16", 2},  {"U32", 4},  {"U64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+// Every type of the format as of its version 0.8.
+constexpr NamedSize kDtypes[] = {
+    {"BOOL", 8},    {"U8", 8},      {"I8", 8},          {"U16", 16},       {"I16", 16},    {"U32", 32},
+    {"I32", 32},    {"U64", 64},    {"I64", 64},        {"F16", 16},       {"BF16", 16},   {"F32", 32},
+    {"F64", 64},    {"C64", 64},    {"F8_E5M2", 8},     {"F8_E4M3", 8},    {"F8_E8M0", 8}, {"F4", 4},
+    {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
 
-std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
+// nullopt for a type that is newer than this list.
+std::optional<std::uint64_t> element_bits(std::string_view dtype) {
   for (const NamedSize& known : kDtypes) {
-    if (known.name == dtype) return known.bytes;
+    if (known.name == dtype) return known.bits;
   }
   return std::nullopt;
-}
-
-// Text from the file on its way into a one-line message: cut, and without control characters.
-std::string shown(std::string_view text, std::size_t limit = kMaxShownCharacters) {
-  std::string result;
-  for (const char c : text.substr(0, limit)) {
-    result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  return text.size() > limit ? result + "…" : result;
-}
-
-std::string shown_json(const Json& value) {
-  return shown(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 struct Range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  std::string name;
+  std::string_view name;  // the key in Contents
 };
 
 class Parser {
@@ -65,17 +59,13 @@ class Parser {
 
   Result<Contents> run() {
     if (Status status = read_header(); !status.ok()) return status;
-    for (const auto& [name, entry] : header_.items()) {
-      Status status = name == kMetadataName ? read_metadata(entry) : read_tensor(name, entry);
-      if (!status.ok()) return status;
-    }
     if (Status status = check_tiling(); !status.ok()) return status;
     return std::move(contents_);
   }
 
  private:
   Status bad(std::string_view what) const {
-    return Status::invalid_argument(fmt::format("{}: {}", shown(file_, std::string::npos), what));
+    return Status::invalid_argument(fmt::format("{}: {}", file_, what));
   }
   Status bad_tensor(std::string_view name, std::string_view what) const {
     return bad(fmt::format("tensor '{}': {}", shown(name), what));
@@ -97,24 +87,11 @@ class Parser {
     data_ = bytes_.subspan(kLengthBytes + header_bytes);
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + kLengthBytes, header_bytes);
 
-    std::string duplicate;
-    bool too_deep = false;
-    std::vector<std::set<std::string>> names(1);  // of the objects that are open
-    const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-      if (event == Json::parse_event_t::object_start) names.emplace_back();
-      if (event == Json::parse_event_t::object_end) names.pop_back();
-      if (event == Json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second) {
-        duplicate = parsed.get<std::string>();
-      }
-      too_deep = too_deep || depth > 3;
-      return !too_deep;  // a value that is too deep is dropped as it is read
-    };
-    header_ = Json::parse(text, watch, /*allow_exceptions=*/false);
-    if (too_deep) return bad("header nests deeper than a tensor's description");
-    if (header_.is_discarded()) return bad(fmt::format("header is not JSON: {}", shown(text)));
-    if (!header_.is_object()) return bad(fmt::format("header is not a JSON object: {}", shown(text)));
-    if (!duplicate.empty()) return bad(fmt::format("header names '{}' twice", shown(duplicate)));
-    return {};
+    return tools::parse_json_members(fmt::format("{}: header", file_), text, kHeaderRules,
+                                     [this](const std::string& name, const Json& entry) {
+                                       return name == kMetadataName ? read_metadata(entry)
+                                                                    : read_tensor(name, entry);
+                                     });
   }
 
   Status read_metadata(const Json& entry) {
@@ -134,13 +111,15 @@ class Parser {
       if (!entry.contains(field)) return bad_tensor(name, fmt::format("has no {}", field));
     }
     const Json& dtype = entry["dtype"];
-    const auto size = dtype.is_string() ? element_bytes(dtype.get_ref<const std::string&>()) : std::nullopt;
-    if (!size) return bad_tensor(name, fmt::format("unknown dtype {}", shown_json(dtype)));
+    if (!dtype.is_string())
+      return bad_tensor(name, fmt::format("dtype is not a string: {}", shown_json(dtype)));
+    TensorView tensor{dtype.get<std::string>(), {}, {}};
 
     const Json& shape = entry["shape"];
     if (!shape.is_array()) return bad_tensor(name, fmt::format("shape is not a list: {}", shown_json(shape)));
-    TensorView tensor{dtype.get<std::string>(), {}, {}};
-    std::uint64_t tensor_bytes = *size;
+    // One of a type that is not known is for whoever asks for it to judge.
+    const std::optional<std::uint64_t> known_bits = element_bits(tensor.dtype);
+    std::uint64_t tensor_bits = known_bits.value_or(kBitsOfByte);
     bool overflow = false;
     for (const Json& extent : shape) {
       if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
@@ -148,9 +127,13 @@ class Parser {
                           fmt::format("shape {} has the extent {}", shown_json(shape), shown_json(extent)));
       }
       tensor.shape.push_back(extent.get<std::int64_t>());
-      overflow |= __builtin_mul_overflow(tensor_bytes, extent.get<std::uint64_t>(), &tensor_bytes);
+      overflow |= __builtin_mul_overflow(tensor_bits, extent.get<std::uint64_t>(), &tensor_bits);
     }
     if (overflow) return bad_tensor(name, fmt::format("shape {} overflows 64 bits", shown_json(shape)));
+    if (known_bits && tensor_bits % kBitsOfByte != 0) {
+      return bad_tensor(name, fmt::format("{} {} takes {} bits, which are no whole bytes", tensor.dtype,
+                                          shown_json(shape), tensor_bits));
+    }
 
     const Json& offsets = entry["data_offsets"];
     const auto is_offset = [](const Json& value) { return value.is_number_unsigned(); };
@@ -164,13 +147,14 @@ class Parser {
       return bad_tensor(name, fmt::format("data_offsets [{}, {}] are outside the {} bytes of data", begin,
                                           end, data_.size()));
     }
-    if (end - begin != tensor_bytes) {
-      return bad_tensor(name, fmt::format("data_offsets [{}, {}] hold {} bytes, but {} {} takes {}", begin,
-                                          end, end - begin, tensor.dtype, shown_json(shape), tensor_bytes));
+    if (known_bits && end - begin != tensor_bits / kBitsOfByte) {
+      return bad_tensor(name,
+                        fmt::format("data_offsets [{}, {}] hold {} bytes, but {} {} takes {}", begin, end,
+                                    end - begin, tensor.dtype, shown_json(shape), tensor_bits / kBitsOfByte));
     }
     tensor.data = data_.subspan(begin, end - begin);
-    ranges_.push_back({begin, end, name});
-    contents_.tensors.emplace(name, std::move(tensor));
+    const auto place = contents_.tensors.emplace(name, std::move(tensor)).first;
+    ranges_.push_back({begin, end, place->first});
     return {};
   }
 
@@ -202,7 +186,6 @@ class Parser {
   std::string_view file_;
   std::span<const std::byte> bytes_;
   std::span<const std::byte> data_;
-  Json header_;
   Contents contents_;
   std::vector<Range> ranges_;
 };
@@ -216,7 +199,7 @@ std::int64_t TensorView::element_count() const {
 }
 
 std::string describe(const TensorView& tensor) {
-  return fmt::format("{} [{}]", tensor.dtype, fmt::join(tensor.shape, ", "));
+  return shown(fmt::format("{} [{}]", tensor.dtype, fmt::join(tensor.shape, ", ")), kMaxDescription);
 }
 
 Result<Contents> parse(std::string_view file, std::span<const std::byte> bytes) {
@@ -224,21 +207,10 @@ Result<Contents> parse(std::string_view file, std::span<const std::byte> bytes) 
 }
 
 Result<File> read(const std::string& path) {
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error)
-    return Status::unavailable(fmt::format("{}: {}", shown(path, std::string::npos), error.message()));
+  Result<std::vector<std::byte>> bytes = tools::read_bytes(path);
+  if (!bytes) return bytes.status();
   File file;
-  try {
-    file.bytes.resize(size);
-  } catch (const std::exception&) {
-    return Status::unavailable(
-        fmt::format("{}: no memory for its {} bytes", shown(path, std::string::npos), size));
-  }
-  std::ifstream stream(path, std::ios::binary);
-  stream.read(reinterpret_cast<char*>(file.bytes.data()), static_cast<std::streamsize>(size));
-  if (!stream)
-    return Status::unavailable(fmt::format("{}: {}", shown(path, std::string::npos), std::strerror(errno)));
+  file.bytes = std::move(*bytes);
   Result<Contents> contents = parse(path, file.bytes);
   if (!contents) return contents.status();
   file.contents = std::move(*contents);
@@ -271,23 +243,6 @@ std::vector<std::byte> serialize(const TensorMap& tensors, const Metadata& metad
     position = std::copy(tensor.data.begin(), tensor.data.end(), position);
   }
   return bytes;
-}
-
-Status write(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
-  const std::vector<std::byte> bytes = serialize(tensors, metadata);
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  std::error_code error;
-  {
-    std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-    stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    stream.close();
-    if (!stream) error.assign(errno, std::generic_category());
-  }
-  if (!error) std::filesystem::rename(temporary, path, error);
-  if (!error) return {};
-  const Status failure = Status::unavailable(fmt::format("{}: cannot write: {}", path, error.message()));
-  std::filesystem::remove(temporary, error);
-  return failure;
 }
 
 }  // namespace jfa::safetensors

@@ -37,9 +37,11 @@ struct Contents {
   Metadata metadata;
 };
 
-/// Takes a file's bytes apart. Everything is checked: header length, JSON, duplicate names, dtype, shape
-/// product, and that the tensors tile the data without hole or overlap. Errors: kInvalidArgument, one line
-/// naming `file`, the tensor and the value. Any bytes are safe input.
+/// Takes a file's bytes apart. Everything is checked: header length, JSON, duplicate names, shape product,
+/// and that the tensors tile the data without hole or overlap. A dtype may be any string, as the format
+/// grows; only of one that is known the size is checked. Errors: kInvalidArgument, one line naming `file`,
+/// the tensor and the value. Any bytes are safe input, and take time that is linear in them but for sorting
+/// the names.
 Result<Contents> parse(std::string_view file, std::span<const std::byte> bytes);
 
 /// A file in memory. Move-only, for the views point into it.
@@ -57,8 +59,5 @@ Result<File> read(const std::string& path);
 
 /// The bytes of a file; data starts at a multiple of 8.
 std::vector<std::byte> serialize(const TensorMap& tensors, const Metadata& metadata = {});
-
-/// Replaces `path` by one rename, so a reader never sees half a file.
-Status write(const std::string& path, const TensorMap& tensors, const Metadata& metadata = {});
 
 }  // namespace jfa::safetensors

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "tools/strict_json.h"
 
 namespace jfa::tools {
 namespace {
@@ -18,7 +21,7 @@ class EntryReader {
   EntryReader(std::string_view file, std::size_t index) : where_(fmt::format("{}: entry {}", file, index)) {}
 
   Result<Sweep> read(const Json& entry, const std::vector<std::string>& targets) const {
-    if (!entry.is_object()) return error(fmt::format("is not an object: {}", entry.dump()));
+    if (!entry.is_object()) return error(fmt::format("is not an object: {}", shown_json(entry)));
     Sweep sweep;
     sweep.target = targets;
     for (const auto& [field, value] : entry.items()) {
@@ -35,15 +38,17 @@ class EntryReader {
 
   Status read_field(Sweep& sweep, const std::string& field, const Json& value) const {
     const auto as_text = [](const Json& item) { return item.get<std::string>(); };
+    const auto is_number = [](const Json& item) {
+      return item.is_number_integer() &&
+             (!item.is_number_unsigned() || item.get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
+    };
     const auto as_number = [](const Json& item) { return item.get<std::int64_t>(); };
     const auto as_window = [](const Json& item) { return item.is_null() ? "none" : item.dump(); };
     if (field == "pass") return read_values(sweep.pass, field, value, &Json::is_string, as_text);
     if (field == "dtype") return read_values(sweep.dtype, field, value, &Json::is_string, as_text);
     if (field == "target") return read_values(sweep.target, field, value, &Json::is_string, as_text);
-    if (field == "head_dim")
-      return read_values(sweep.head_dim, field, value, &Json::is_number_integer, as_number);
-    if (field == "groups")
-      return read_values(sweep.groups, field, value, &Json::is_number_integer, as_number);
+    if (field == "head_dim") return read_values(sweep.head_dim, field, value, is_number, as_number);
+    if (field == "groups") return read_values(sweep.groups, field, value, is_number, as_number);
     if (field == "broadcast_q") {
       const auto as_bool = [](const Json& item) { return item.get<bool>(); };
       return read_values(sweep.broadcast_q, field, value, &Json::is_boolean, as_bool);
@@ -52,16 +57,16 @@ class EntryReader {
       const auto is_window = [](const Json& item) { return item.is_null() || item.is_number_integer(); };
       return read_values(sweep.window, field, value, is_window, as_window);
     }
-    return error(fmt::format("has the unknown field '{}'", field));
+    return error(fmt::format("has the unknown field '{}'", shown(field)));
   }
 
   template <class Value, class Is, class Convert>
   Status read_values(std::vector<Value>& values, const std::string& field, const Json& json, const Is& is,
                      const Convert& convert) const {
-    const Json list = json.is_array() ? json : Json::array({json});
+    const Json* const begin = json.is_array() ? json.get_ref<const Json::array_t&>().data() : &json;
     values.clear();
-    for (const Json& item : list) {
-      if (!std::invoke(is, item)) return error(fmt::format("has {} {}", field, item.dump()));
+    for (const Json& item : std::span(begin, json.is_array() ? json.size() : 1)) {
+      if (!std::invoke(is, item)) return error(fmt::format("has {} {}", field, shown_json(item)));
       values.push_back(convert(item));
     }
     if (values.empty()) return error(fmt::format("has no {}", field));
@@ -101,21 +106,58 @@ Result<std::optional<std::int64_t>> parse_window(std::string_view text) {
   return std::optional(window);
 }
 
-Result<std::vector<KernelSpec>> expand(const Sweep& sweep) {
-  std::vector<KernelSpec> specs;
-  std::set<KernelSpec> seen;
+namespace {
+
+struct FieldSize {
+  std::string_view field;
+  std::size_t values;
+};
+
+std::array<FieldSize, 7> field_sizes(const Sweep& sweep) {
+  return {{{"target", sweep.target.size()},
+           {"pass", sweep.pass.size()},
+           {"dtype", sweep.dtype.size()},
+           {"head_dim", sweep.head_dim.size()},
+           {"window", sweep.window.size()},
+           {"broadcast_q", sweep.broadcast_q.size()},
+           {"groups", sweep.groups.size()}}};
+}
+
+// Also of what would take for ever to go through: the sum of all sweeps, without overflow.
+Status check_size(std::span<const Sweep> sweeps) {
+  std::uint64_t total = 0;
+  for (const Sweep& sweep : sweeps) {
+    std::uint64_t combinations = 1;
+    bool overflow = false;
+    std::string fields;
+    for (const auto& [field, values] : field_sizes(sweep)) {
+      overflow |= __builtin_mul_overflow(combinations, values, &combinations);
+      if (values > 1) fields += fmt::format("{}{} {}", fields.empty() ? "" : ", ", values, field);
+    }
+    if (!overflow && combinations <= kMaxConfigurations - total) {
+      total += combinations;
+      continue;
+    }
+    const std::string count = overflow ? "2^64 or more" : fmt::format("{}", combinations);
+    const std::string before = total == 0 ? "" : fmt::format(" beside {} before it", total);
+    return Status::invalid_argument(fmt::format("a sweep of {} configurations ({}){}: {} are the limit",
+                                                count, fields, before, kMaxConfigurations));
+  }
+  return {};
+}
+
+// Adds those that have not been seen.
+Status expand(const Sweep& sweep, std::vector<KernelSpec>& specs, std::set<KernelSpec>& seen) {
   // One counter over all combinations, its lowest digit the last field.
-  const std::size_t sizes[] = {sweep.target.size(),   sweep.pass.size(),   sweep.dtype.size(),
-                               sweep.head_dim.size(), sweep.window.size(), sweep.broadcast_q.size(),
-                               sweep.groups.size()};
+  const auto sizes = field_sizes(sweep);
   std::size_t combinations = 1;
-  for (const std::size_t size : sizes) combinations *= size;
+  for (const FieldSize& size : sizes) combinations *= size.values;
   for (std::size_t number = 0; number < combinations; ++number) {
     std::size_t digit[std::size(sizes)];
     std::size_t rest = number;
     for (std::size_t field = std::size(sizes); field-- > 0;) {
-      digit[field] = rest % sizes[field];
-      rest /= sizes[field];
+      digit[field] = rest % sizes[field].values;
+      rest /= sizes[field].values;
     }
     const Result<Pass> pass = parse_pass(sweep.pass[digit[1]]);
     if (!pass) return pass.status();
@@ -134,17 +176,32 @@ Result<std::vector<KernelSpec>> expand(const Sweep& sweep) {
     if (!spec) return spec.status();
     if (seen.insert(*spec).second) specs.push_back(*spec);
   }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<KernelSpec>> expand(std::span<const Sweep> sweeps) {
+  if (Status status = check_size(sweeps); !status.ok()) return status;
+  std::vector<KernelSpec> specs;
+  std::set<KernelSpec> seen;
+  for (const Sweep& sweep : sweeps) {
+    if (Status status = expand(sweep, specs, seen); !status.ok()) return status;
+  }
   return specs;
 }
 
+Result<std::vector<KernelSpec>> expand(const Sweep& sweep) { return expand(std::span(&sweep, 1)); }
+
 Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text,
                                             const std::vector<std::string>& targets) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (!json.is_array())
+  const Result<Json> json = parse_json(file, text, {.comments = true});
+  if (!json) return json.status();
+  if (!json->is_array())
     return Status::invalid_argument(fmt::format("{}: not a JSON list of configurations", file));
   std::vector<Sweep> sweeps;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    Result<Sweep> sweep = EntryReader(file, i).read(json[i], targets);
+  for (std::size_t i = 0; i < json->size(); ++i) {
+    Result<Sweep> sweep = EntryReader(file, i).read((*json)[i], targets);
     if (!sweep) return sweep.status();
     sweeps.push_back(std::move(*sweep));
   }

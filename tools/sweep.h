@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,12 +33,17 @@ struct Sweep {
   std::vector<std::string> target{"sm_100f"};
 };
 
-/// The specialisations that a sweep asks for, in its order, each once: several configurations may share one.
-/// Errors: the field and its value.
+/// The most configurations that sweeps may come to; days of compiling.
+inline constexpr std::uint64_t kMaxConfigurations = 100'000;
+
+/// The specialisations that sweeps ask for, in their order, each once: several configurations may share one.
+/// Errors: the field and its value; more than kMaxConfigurations, and how many values each field has.
+Result<std::vector<KernelSpec>> expand(std::span<const Sweep> sweeps);
 Result<std::vector<KernelSpec>> expand(const Sweep& sweep);
 
 /// A sweep file: a JSON list of objects whose fields are those of Sweep, each a value or a list of values; a
-/// window is a number or null. Errors name the file, the entry and the field.
+/// window is a number or null. Errors name the file, the entry and the field; a field that is named twice is
+/// one.
 /// targets: of the configurations that name none.
 Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text,
                                             const std::vector<std::string>& targets = Sweep().target);

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "tools/input_file.h"
 
 namespace jfa::conformance {
 namespace {
@@ -42,10 +43,10 @@ std::string difference(const GoldenCase& golden, std::span<const std::byte> outp
 }
 
 Result<Golden> read_golden(const std::string& path) {
-  std::ifstream stream(path);
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be read", path));
+  const Result<std::string> text = tools::read_text(path);
+  if (!text) return text.status();
   try {
-    const Json json = Json::parse(stream);
+    const Json json = Json::parse(*text);
     Golden golden;
     golden.device = {json.at("gpu"), json.at("target"), json.at("driver_version")};
     golden.date = json.at("date");
@@ -66,7 +67,7 @@ Result<Golden> read_golden(const std::string& path) {
   }
 }
 
-Status write_golden(const std::string& path, const Golden& golden) {
+std::string golden_text(const Golden& golden) {
   Json cases = Json::object(), sweeps = Json::object();
   for (const auto& [name, entry] : golden.cases)
     cases[name] = {{"digest", entry.digest}, {"bytes", entry.bytes}, {"first", entry.first}};
@@ -82,11 +83,7 @@ Status write_golden(const std::string& path, const Golden& golden) {
                   {"date", golden.date},
                   {"cases", cases},
                   {"sweeps", sweeps}};
-  std::ofstream stream(path);
-  stream << json.dump(1) << '\n';
-  stream.close();
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be written", path));
-  return {};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace jfa::conformance

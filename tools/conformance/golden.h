@@ -32,6 +32,7 @@ std::string difference(const GoldenCase& golden, std::span<const std::byte> outp
 
 /// Errors: kUnavailable, kInvalidArgument with the path and what is wrong.
 Result<Golden> read_golden(const std::string& path);
-Status write_golden(const std::string& path, const Golden& golden);
+/// Such a file.
+std::string golden_text(const Golden& golden);
 
 }  // namespace jfa::conformance

@@ -2,22 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "tools/input_file.h"
+#include "tools/standard_streams.h"
 
 namespace jfa::sim {
 
 int fail(std::string_view command, const Status& status) {
-  fmt::print(stderr, "jfa-sim {}: {}\n{}", command, status.message(), status.detail());
+  tools::say(fmt::format("jfa-sim {}: {}\n{}", command, status.message(), status.detail()));
   return kFailure;
-}
-
-Result<std::string> read_text(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be read", path));
-  return std::string{std::istreambuf_iterator<char>(stream), {}};
 }
 
 void add_launch_options(CLI::App& command, LaunchOptions& options) {
@@ -53,11 +47,11 @@ Result<LoadedLaunch> load_launch(const LaunchOptions& options) {
   description.buffers = options.buffers;
   description.arguments = options.arguments;
   LoadedLaunch loaded;
-  Result<std::string> ptx = read_text(options.ptx_path);
+  Result<std::string> ptx = tools::read_text(options.ptx_path);
   if (!ptx) return ptx.status();
   loaded.ptx = *std::move(ptx);
   if (!options.source_path.empty()) {
-    Result<std::string> source = read_text(options.source_path);
+    Result<std::string> source = tools::read_text(options.source_path);
     if (!source) return source.status();
     loaded.source = *std::move(source);
   }

@@ -26,8 +26,6 @@ void add_mutate_command(CLI::App& app, int& exit_code);
 /// Prints "jfa-sim <command>: <message>" on stderr, below it the detail if there is any; returns kFailure.
 int fail(std::string_view command, const Status& status);
 
-Result<std::string> read_text(const std::string& path);
-
 /// The options that say what is launched, for `run` and `mutate`.
 struct LaunchOptions {
   std::string ptx_path;

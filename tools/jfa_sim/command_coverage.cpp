@@ -13,6 +13,7 @@
 
 #include "simulator/instruction_table.h"
 #include "simulator/ptx.h"
+#include "tools/input_file.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/jfa_sim/ptx_catalogue.h"
 
@@ -97,7 +98,7 @@ struct Unknown {
 };
 
 int examine(const std::string& path, bool json) {
-  const Result<std::string> ptx = read_text(path);
+  const Result<std::string> ptx = tools::read_text(path);
   if (!ptx) return fail(kCommand, ptx.status());
   simulator::PtxModule module;
   try {
@@ -130,7 +131,7 @@ int examine(const std::string& path, bool json) {
     Json result{
         {"target", module.target}, {"statements", statements}, {"unknown", list}, {"loads", loads.ok()}};
     if (!loads.ok()) result["error"] = loads.message();
-    fmt::print("{}\n", result.dump(2));
+    fmt::print("{}\n", result.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
     fmt::print("{}: {} statements for {}, {} opcodes unknown\n", path, statements, module.target,
                unknown.size());

@@ -35,7 +35,7 @@ int mutate(const MutateOptions& options) {
   if (!result) return fail(kCommand, result.status());
   const std::string unnoticed = survivors(*result, loaded->source);
   if (options.json) {
-    fmt::print("{}\n", to_json(*result).dump(2));
+    fmt::print("{}\n", to_json(*result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("{}\nSurvivors:\n{}\nNot reached:\n{}", kill_table(*result), unnoticed,
                unreached(*result, loaded->source));
@@ -56,6 +56,7 @@ void add_mutate_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--random", options->random_seeds, "random schedules beside eager and lazy")
+      ->check(CLI::Range(0, 100000))
       ->capture_default_str();
   command->add_option("--sample", options->sample, "mutants of each operation and change; 0: all")
       ->capture_default_str();

@@ -4,28 +4,55 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <vector>
 
 #include "simulator/shrink.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/jfa_sim/trace_file.h"
+#include "tools/output_file.h"
+#include "tools/standard_streams.h"
 
 namespace jfa::sim {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kCommand = "run";
 
 struct RunCommandOptions {
   LaunchOptions launch;
   simulator::RunOptions run;
-  std::string schedule = "eager", choices, trace_path;
+  std::string schedule = "eager", choices;
+  std::optional<std::string> trace_path;
   bool json = false;
   bool shrink = true;
 };
 
-Status write_results(const PreparedLaunch& launch, const simulator::ReplayResult& result) {
+// The files that the run is to write.
+struct Outputs {
+  std::optional<tools::OutputFile> trace;
+  std::vector<tools::OutputFile> results;  // as in PreparedLaunch
+};
+
+Result<Outputs> open_outputs(const RunCommandOptions& options, const PreparedLaunch& launch) {
+  Result<std::optional<tools::OutputFile>> trace = tools::open_if_given(options.trace_path);
+  if (!trace) return trace.status();
+  Outputs outputs{std::move(*trace), {}};
   for (const ResultFile& file : launch.results) {
-    const HostArray array{file.dtype, file.shape, result.buffers[file.buffer]};
-    if (Status status = write_npy(file.path, array); !status.ok()) return status;
+    Result<tools::OutputFile> result = tools::OutputFile::open(file.path);
+    if (!result) return result.status();
+    outputs.results.push_back(std::move(*result));
+  }
+  return outputs;
+}
+
+Status write_results(const PreparedLaunch& launch, const simulator::ReplayResult& result,
+                     std::vector<tools::OutputFile>& outputs) {
+  for (std::size_t i = 0; i < launch.results.size(); ++i) {
+    const ResultFile& file = launch.results[i];
+    const Result<std::string> bytes = npy_bytes({file.dtype, file.shape, result.buffers[file.buffer]});
+    if (!bytes) return bytes.status();
+    if (Status status = outputs[i].write(*bytes); !status.ok()) return status;
   }
   return {};
 }
@@ -52,16 +79,16 @@ std::string describe(const simulator::ShrunkSchedule& shrunk, const RunCommandOp
 
 void print_json(const RunCommandOptions& options, const PreparedLaunch& launch,
                 const simulator::ReplayResult& result, const simulator::ShrunkSchedule* shrunk) {
-  nlohmann::ordered_json json{{"ok", result.ok},
-                              {"entry", options.launch.entry},
-                              {"schedule", options.schedule},
-                              {"seed", options.run.seed},
-                              {"sms", options.run.sms},
-                              {"checks", options.run.checks},
-                              {"ctas", result.statistics.ctas},
-                              {"warp_instructions", result.statistics.warp_instructions},
-                              {"async_steps", result.statistics.async_steps}};
-  json["results"] = nlohmann::ordered_json::array();
+  Json json{{"ok", result.ok},
+            {"entry", options.launch.entry},
+            {"schedule", options.schedule},
+            {"seed", options.run.seed},
+            {"sms", options.run.sms},
+            {"checks", options.run.checks},
+            {"ctas", result.statistics.ctas},
+            {"warp_instructions", result.statistics.warp_instructions},
+            {"async_steps", result.statistics.async_steps}};
+  json["results"] = Json::array();
   if (result.ok)
     for (const ResultFile& file : launch.results)
       json["results"].push_back({{"path", file.path}, {"dtype", file.dtype}, {"shape", file.shape}});
@@ -70,19 +97,23 @@ void print_json(const RunCommandOptions& options, const PreparedLaunch& launch,
     json["choices"] = to_string(shrunk->choices);
     json["replay"] = replay_command(options, shrunk->choices);
   }
-  fmt::print("{}\n", json.dump(2));
+  tools::tell(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 int run(const RunCommandOptions& options) {
   const Result<LoadedLaunch> loaded = load_launch(options.launch);
   if (!loaded) return fail(kCommand, loaded.status());
+  Result<Outputs> outputs = open_outputs(options, loaded->launch);
+  if (!outputs) return fail(kCommand, outputs.status());
   simulator::Trace trace;
   simulator::RunOptions traced = options.run;
-  if (!options.trace_path.empty()) traced.trace = &trace;
+  if (outputs->trace) traced.trace = &trace;
   const auto result = simulator::replay(loaded->ptx, loaded->launch.recording, traced, loaded->source);
   if (!result) return fail(kCommand, result.status());
-  if (!options.trace_path.empty())
-    if (Status status = write_chrome_trace(options.trace_path, trace); !status.ok())
+  if (outputs->trace)
+    if (Status status = outputs->trace->write(
+            to_chrome_trace(trace).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+        !status.ok())
       return fail(kCommand, status);
   std::optional<simulator::ShrunkSchedule> shrunk;
   if (!result->ok && options.shrink) {
@@ -91,16 +122,21 @@ int run(const RunCommandOptions& options) {
     shrunk = *std::move(shrinking);
   }
   if (result->ok)
-    if (Status status = write_results(loaded->launch, *result); !status.ok()) return fail(kCommand, status);
-  fmt::print(options.json ? stderr : stdout, "{}", result->printed);
+    if (Status status = write_results(loaded->launch, *result, outputs->results); !status.ok())
+      return fail(kCommand, status);
+  if (options.json) {
+    tools::say(result->printed);
+  } else {
+    tools::tell(result->printed);
+  }
   if (options.json) {
     print_json(options, loaded->launch, *result, shrunk ? &*shrunk : nullptr);
   } else if (result->ok) {
-    fmt::print("{}: no bug found; {} CTAs, {} warp instructions\n", options.launch.entry,
-               result->statistics.ctas, result->statistics.warp_instructions);
+    tools::tell(fmt::format("{}: no bug found; {} CTAs, {} warp instructions\n", options.launch.entry,
+                            result->statistics.ctas, result->statistics.warp_instructions));
   } else {
-    fmt::print("{}", result->report.text());
-    if (shrunk) fmt::print("{}", describe(*shrunk, options));
+    tools::tell(result->report.text());
+    if (shrunk) tools::tell(describe(*shrunk, options));
   }
   return result->ok ? kSuccess : kBugFound;
 }
@@ -130,7 +166,7 @@ void add_run_command(CLI::App& app, int& exit_code) {
       });
   command->add_flag("!--no-shrink", options->shrink, "do not look for the choices that a failure needs");
   command->add_option("--trace", options->trace_path,
-                      "file for what happened when, in Chrome's trace format (Perfetto)");
+                      "file for what happened when, in Chrome's trace format (Perfetto); - is stdout");
   command->add_option("--sms", options->run.sms, "streaming multiprocessors")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

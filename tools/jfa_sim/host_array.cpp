@@ -5,11 +5,11 @@
 
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
+#include "tools/input_file.h"
 #include "tools/safetensors.h"
+#include "tools/strict_json.h"
 
 namespace jfa::sim {
 namespace {
@@ -107,10 +107,10 @@ Result<HostArray> parse_npy(const std::string& path, std::string_view file) {
   if (!descr || !shape_text) return refuse("a header without 'descr' or 'shape'");
   if (header.find("'fortran_order': True") != std::string_view::npos) return refuse("in Fortran order");
   const Type* type = descr->empty() ? nullptr : find_descr(*descr);
-  if (type == nullptr) return refuse(fmt::format("elements of type '{}'", *descr));
+  if (type == nullptr) return refuse(fmt::format("elements of type '{}'", tools::shown(*descr)));
   const auto shape = parse_shape(*shape_text);
   const auto bytes = shape ? byte_count(*type, *shape) : std::nullopt;
-  if (!bytes) return refuse(fmt::format("a shape of ({})", *shape_text));
+  if (!bytes) return refuse(fmt::format("a shape of ({})", tools::shown(*shape_text)));
   const std::string_view data = file.substr(start + length);
   if (data.size() != *bytes)
     return refuse(fmt::format("{} bytes of data, its shape needs {}", data.size(), *bytes));
@@ -120,33 +120,30 @@ Result<HostArray> parse_npy(const std::string& path, std::string_view file) {
 }
 
 Result<HostArray> read_npy(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be read", path));
-  const std::string file{std::istreambuf_iterator<char>(stream), {}};
-  return parse_npy(path, file);
+  const Result<std::string> file = tools::read_text(path, tools::kMaxArrayBytes);
+  if (!file) return file.status();
+  return parse_npy(path, *file);
 }
 
-Status write_npy(const std::string& path, const HostArray& array) {
+Result<std::string> npy_bytes(const HostArray& array) {
   const Type* type = find_dtype(array.dtype);
   if (type == nullptr)
-    return Status::invalid_argument(fmt::format("{}: NumPy has no type for {}", path, array.dtype));
+    return Status::invalid_argument(fmt::format("NumPy has no type for {}", tools::shown(array.dtype)));
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type->descr,
                   fmt::join(array.shape, ", "), array.shape.size() == 1 ? "," : "");
   const std::size_t unpadded = kMagic.size() + 4 + header.size() + 1;
   header.append((kHeaderAlignment - unpadded % kHeaderAlignment) % kHeaderAlignment, ' ');
   header += '\n';
-  std::ofstream stream(path, std::ios::binary);
-  const auto length = static_cast<std::uint16_t>(header.size());
-  const char preamble[] = {1, 0, static_cast<char>(length & 0xff), static_cast<char>(length >> 8)};
-  stream.write(kMagic.data(), static_cast<std::streamsize>(kMagic.size()));
-  stream.write(preamble, sizeof preamble);
-  stream << header;
-  stream.write(reinterpret_cast<const char*>(array.bytes.data()),
-               static_cast<std::streamsize>(array.bytes.size()));
-  stream.close();
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be written", path));
-  return {};
+  if (header.size() > std::numeric_limits<std::uint16_t>::max())
+    return Status::invalid_argument(fmt::format("NumPy has no files of {} dimensions", array.shape.size()));
+  const char preamble[] = {1, 0, static_cast<char>(header.size() & 0xff),
+                           static_cast<char>(header.size() >> 8)};
+  std::string bytes(kMagic);
+  bytes.append(preamble, sizeof preamble);
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(array.bytes.data()), array.bytes.size());
+  return bytes;
 }
 
 Result<HostArray> read_array(const std::string& place) {
@@ -180,7 +177,11 @@ Result<HostArray> empty_array(std::string_view description) {
   const auto bytes = byte_count(*type, *shape);
   if (!bytes) return refuse();
   array.shape = *shape;
-  array.bytes.resize(*bytes);
+  try {
+    array.bytes.resize(*bytes);
+  } catch (const std::exception&) {  // std::bad_alloc, or std::length_error
+    return Status::unavailable(fmt::format("'{}': no memory for its {} bytes", description, *bytes));
+  }
   return array;
 }
 

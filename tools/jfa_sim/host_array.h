@@ -27,7 +27,8 @@ std::optional<std::uint64_t> element_bytes(std::string_view dtype);
 Result<HostArray> read_npy(const std::string& path);
 /// The same of a file's bytes, whatever they are; messages begin with `path`.
 Result<HostArray> parse_npy(const std::string& path, std::string_view file);
-Status write_npy(const std::string& path, const HostArray& array);
+/// Such a file. Errors: kInvalidArgument for a dtype that NumPy lacks.
+Result<std::string> npy_bytes(const HostArray& array);
 
 /// An array from "file.npy", or from "file.safetensors#tensor".
 Result<HostArray> read_array(const std::string& place);

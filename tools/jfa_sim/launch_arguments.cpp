@@ -91,6 +91,9 @@ class Builder {
     if (path.find('#') != std::string::npos)
       return Status::invalid_argument(
           fmt::format("results are written as .npy: say where to after '{}='", place));
+    if (!path.empty() && !element_bytes(array->dtype))
+      return Status::invalid_argument(
+          fmt::format("a result of {} cannot be written: NumPy has no such type", array->dtype));
     const std::size_t index = prepared_.recording.buffers.size();
     if (!path.empty()) prepared_.results.push_back({index, path, array->dtype, array->shape});
     const std::uint64_t address = addresses_.allocate(array->bytes.size());

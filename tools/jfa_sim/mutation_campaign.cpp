@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -22,13 +24,24 @@ constexpr std::uint64_t kLeastBudget = 1'000'000;
 
 void for_each(std::size_t count, int jobs, const std::function<void(std::size_t)>& body) {
   std::atomic<std::size_t> next{0};
+  std::exception_ptr thrown;
+  std::mutex mutex;
   const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) body(i);
+    try {
+      for (std::size_t i = next++; i < count; i = next++) body(i);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      thrown = std::current_exception();
+    }
   };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < jobs; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < std::min(static_cast<std::size_t>(std::max(jobs, 1)), count); ++i)
+      threads.emplace_back(work);
+    work();
+  }
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 class Campaign {

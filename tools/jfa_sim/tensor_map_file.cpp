@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 
 #include "simulator/tensor_map.h"
+#include "tools/input_file.h"
+#include "tools/strict_json.h"
 
 namespace jfa::sim {
 namespace {
@@ -57,15 +57,16 @@ template <class Number>
 Number number_of(const Json& json, const char* key) {
   if (!json.is_number_unsigned() ||
       json.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<Number>::max()})
-    throw std::domain_error(fmt::format("{} has {}, which is no whole number from 0 to {}", key, json.dump(),
-                                        std::numeric_limits<Number>::max()));
+    throw std::domain_error(fmt::format("{} has {}, which is no whole number from 0 to {}", key,
+                                        tools::shown_json(json), std::numeric_limits<Number>::max()));
   return json.get<Number>();
 }
 
 template <class Number>
 std::vector<Number> numbers_of(const Json& json, const char* key) {
   const Json& list = json.at(key);
-  if (!list.is_array()) throw std::domain_error(fmt::format("{} is {}, no list", key, list.dump()));
+  if (!list.is_array())
+    throw std::domain_error(fmt::format("{} is {}, no list", key, tools::shown_json(list)));
   std::vector<Number> numbers;
   for (const Json& number : list) numbers.push_back(number_of<Number>(number, key));
   return numbers;
@@ -92,7 +93,7 @@ Result<std::vector<std::byte>> encode(const std::string& where, const Json& json
     return refuse(fmt::format("box has {} and element_strides {} numbers for {} extents", box.size(),
                               element_strides.size(), extents.size()));
   const auto type = data_type(json.at("type").get<std::string>());
-  if (!type) return refuse(fmt::format("type {}", json.at("type").dump()));
+  if (!type) return refuse(fmt::format("type {}", tools::shown_json(json.at("type"))));
   const auto swizzle =
       swizzle_of(json.contains("swizzle") ? number_of<int>(json.at("swizzle"), "swizzle") : 0);
   if (!swizzle) return refuse(fmt::format("swizzle {} is not 0, 32, 64 or 128", json.at("swizzle").dump()));
@@ -120,11 +121,12 @@ Result<std::vector<std::byte>> encode(const std::string& where, const Json& json
 Result<std::vector<std::byte>> parse_tensor_map(const std::string& path, std::string_view text,
                                                 const std::string& name, const FindBuffer& find_buffer) {
   const std::string where = fmt::format("{}: tensor map '{}'", path, name);
+  const Result<Json> file = tools::parse_json(path, text);
+  if (!file) return file.status();
   try {
-    const Json file = Json::parse(text);
-    if (!file.is_object() || !file.contains(name))
+    if (!file->is_object() || !file->contains(name))
       return Status::invalid_argument(fmt::format("{}: has no tensor map '{}'", path, name));
-    return encode(where, file.at(name), find_buffer);
+    return encode(where, file->at(name), find_buffer);
   } catch (const Json::exception& error) {
     return Status::invalid_argument(fmt::format("{}: {}", where, error.what()));
   } catch (const std::domain_error& error) {
@@ -134,9 +136,9 @@ Result<std::vector<std::byte>> parse_tensor_map(const std::string& path, std::st
 
 Result<std::vector<std::byte>> read_tensor_map(const std::string& path, const std::string& name,
                                                const FindBuffer& find_buffer) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be read", path));
-  return parse_tensor_map(path, std::string{std::istreambuf_iterator<char>(stream), {}}, name, find_buffer);
+  const Result<std::string> text = tools::read_text(path);
+  if (!text) return text.status();
+  return parse_tensor_map(path, *text, name, find_buffer);
 }
 
 }  // namespace jfa::sim

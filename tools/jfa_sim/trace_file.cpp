@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -99,13 +98,6 @@ nlohmann::json to_chrome_trace(const simulator::Trace& trace) {
                       {"tid", thread}});
   }
   return {{"traceEvents", std::move(events)}, {"otherData", {{"dropped_events", trace.dropped()}}}};
-}
-
-Status write_chrome_trace(const std::string& path, const simulator::Trace& trace) {
-  std::ofstream stream(path, std::ios::binary);
-  stream << to_chrome_trace(trace).dump() << "\n";
-  if (!stream) return Status::unavailable(fmt::format("{}: cannot be written", path));
-  return {};
 }
 
 }  // namespace jfa::sim

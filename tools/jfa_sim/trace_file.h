@@ -2,9 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 
-#include "jfa/status.h"
 #include "simulator/trace.h"
 
 namespace jfa::sim {
@@ -12,8 +10,5 @@ namespace jfa::sim {
 /// {"traceEvents": […]}: a process for each CTA, a thread for each of its warps, engines and mbarriers; one
 /// warp instruction of the grid is shown as a microsecond.
 nlohmann::json to_chrome_trace(const simulator::Trace& trace);
-
-/// Errors: kUnavailable if the file cannot be written.
-Status write_chrome_trace(const std::string& path, const simulator::Trace& trace);
 
 }  // namespace jfa::sim
