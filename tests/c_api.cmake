@@ -11,7 +11,7 @@ if(TARGET jfa_shared)
   endif()
   add_test(NAME c_api_test COMMAND c_api_test WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(c_api_test PROPERTIES TIMEOUT 300 LABELS simulator
-                                             ENVIRONMENT JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache)
+                                             ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR})
 endif()
 
 # And from Python. Sanitizers would have to be loaded before the interpreter.
@@ -20,5 +20,5 @@ if(TARGET jfa_shared AND Python3_FOUND AND NOT JFA_SANITIZE)
   add_test(NAME jfa_ctypes_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/jfa_ctypes_test.py $<TARGET_FILE:jfa_shared>)
   set_tests_properties(jfa_ctypes_test PROPERTIES TIMEOUT 300 LABELS simulator
-                                                  ENVIRONMENT JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache)
+                                                  ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR})
 endif()

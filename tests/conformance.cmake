@@ -14,9 +14,8 @@ if(TARGET jfa_conformance)
     LIBRARIES jfa_conformance fmt::fmt
     LABELS simulator
     TIMEOUT 600)
-  set_property(TEST conformance_coverage_test APPEND PROPERTY ENVIRONMENT JFA_CACHE_DIR=${PROJECT_BINARY_DIR}/test_cache)
   foreach(name conformance_supervisor_test conformance_coverage_test)
     target_compile_definitions(${name} PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
-    add_dependencies(${name} jfa)
+    add_dependencies(${name} jfa jfa-conformance)
   endforeach()
 endif()

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tests/forward_suite_options.h"
+#include "tests/test_environment.h"
 
 namespace jfa::test {
 namespace {
@@ -61,5 +62,6 @@ int main(int argc, char** argv) {
     std::fputs(jfa::test::kUsage, asks_for_help ? stdout : stderr);
     return asks_for_help ? 0 : 2;
   }
+  jfa::test::use_test_cache();
   return doctest::Context(argc, argv).run();
 }

@@ -9,4 +9,3 @@ jfa_add_test(mutation_test
   LIBRARIES jfa_attention_recording jfa_mutation_campaign fmt::fmt
   LABELS simulator
   TIMEOUT 600)
-set_tests_properties(mutation_test PROPERTIES ENVIRONMENT JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache)

@@ -53,7 +53,7 @@ target_link_libraries(jfa_example_attention PRIVATE jfa::jfa)
 add_test(NAME jfa_example_attention COMMAND jfa_example_attention)
 set_tests_properties(jfa_example_attention PROPERTIES
   TIMEOUT 120
-  ENVIRONMENT JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache
+  ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR}
   PASS_REGULAR_EXPRESSION
     "output row 0: 1.5\noutput row 1: 1.5\noutput row 2: 9\noutput row 3: 9\noutput row 4: 9\n$")
 

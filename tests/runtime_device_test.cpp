@@ -161,7 +161,7 @@ TEST_CASE("an unsupported GPU is refused by name") {
   CHECK(fake_driver().live_primary_contexts == 0);
 }
 
-TEST_CASE("bug-pool 114: a device opened before fork is refused in the child; one opened after works") {
+TEST_CASE("bug-pool 114: a device opened before fork is refused in the child, one opened after works") {
   Device device = warm_device();
   const AttentionCall call = call_of();
   std::cout.flush();  // or the child prints it again

@@ -77,7 +77,7 @@ std::uint32_t nearest(double value, const FloatFormat& f) {
   return sign | (magnitude > middle || (magnitude == middle && (low & 1) != 0) ? high : low);
 }
 
-TEST_CASE("packed pairs: the first source goes up; every rounding case") {
+TEST_CASE("packed pairs: the first source goes up, every rounding case") {
   CHECK(run_op32("cvt.rn.bf16x2.f32 %d, %a, %b;", {f32s({1.0f}), f32s({2.0f})}) == V32{0x3f804000});
   CHECK(run_op32("cvt.rn.f16x2.f32 %d, %a, %b;", {f32s({1.0f}), f32s({2.0f})}) == V32{0x3c004000});
   std::mt19937 random(5);

@@ -5,19 +5,15 @@ foreach(feature wgmma register_pool)
 endforeach()
 
 # The kernels for compute capability 9.0, end to end: the suites of the other areas on a simulated Hopper.
-function(jfa_add_hopper_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "COMMAND;ENVIRONMENT")
-  add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES
-    LABELS "simulator;hopper"
-    TIMEOUT 600
-    ENVIRONMENT "JFA_TEST_DEVICE=sim:sm_90a;JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache;${arg_ENVIRONMENT}")
-endfunction()
+set(hopper_device JFA_TEST_DEVICE=sim:sm_90a)
 foreach(suite IN ITEMS bug_pool_test backward_bug_pool_test forward_edges_test)
-  jfa_add_hopper_test(hopper_${suite} COMMAND ${suite})
+  jfa_discover_tests(${suite} PREFIX "hopper " LABEL hopper_simulator TIMEOUT 600 ENVIRONMENT ${hopper_device})
 endforeach()
 foreach(shard IN ITEMS 1 2)
-  jfa_add_hopper_test(hopper_forward_suite_test_${shard} COMMAND forward_suite_test --shard=${shard}/2)
-  jfa_add_hopper_test(hopper_backward_suite_test_${shard} COMMAND backward_suite_test
-                      ENVIRONMENT JFA_BACKWARD_SUITE=${shard}/2)
+  add_test(NAME hopper_forward_suite_test_${shard} COMMAND forward_suite_test --shard=${shard}/2)
+  set_tests_properties(hopper_forward_suite_test_${shard} PROPERTIES
+    LABELS hopper_simulator TIMEOUT 600 ENVIRONMENT ${hopper_device})
+  add_test(NAME hopper_backward_suite_test_${shard} COMMAND backward_suite_test)
+  set_tests_properties(hopper_backward_suite_test_${shard} PROPERTIES
+    LABELS hopper_simulator TIMEOUT 600 ENVIRONMENT "${hopper_device};JFA_BACKWARD_SUITE=${shard}/2")
 endforeach()

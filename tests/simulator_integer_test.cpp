@@ -12,7 +12,7 @@ using V32 = std::vector<std::uint32_t>;
 constexpr std::uint64_t kMin32 = 0x80000000, kMax32 = 0x7fffffff, kOnes32 = 0xffffffff;
 constexpr std::uint64_t kMin64 = 0x8000000000000000, kOnes64 = 0xffffffffffffffff;
 
-TEST_CASE("addition and subtraction wrap; .sat clamps") {
+TEST_CASE("addition and subtraction wrap, .sat clamps") {
   CHECK(run_op32("add.s32 %d, %a, %b;", {u32s({1, kMax32, kOnes32}), u32s({2, 1, 1})}) ==
         V32{3, 0x80000000, 0});
   CHECK(run_op32("add.sat.s32 %d, %a, %b;", {u32s({kMax32, kMin32, 5}), u32s({1, kOnes32, 6})}) ==
@@ -124,7 +124,7 @@ TEST_CASE("counts and reversals") {
   CHECK(run_op32("bfind.shiftamt.u32 %d, %a;", {u32s({1, kMin32})}) == V32{31, 0});
 }
 
-TEST_CASE("prmt picks bytes and replicates signs; its modes") {
+TEST_CASE("prmt picks bytes and replicates signs, its modes") {
   const std::vector<Column> in = {u32s({0x83828180, 0x03020100}), u32s({0x07060504, 0x07060504}),
                                   u32s({0x7531, 0x3210})};
   CHECK(run_op32("prmt.b32 %d, %a, %b, %c;", in) == V32{0x07058381, 0x03020100});

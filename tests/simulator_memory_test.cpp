@@ -104,7 +104,7 @@ TEST_CASE("shared: bounds, alignment, initialisation") {
       ErrorKind::kUninitialised, "");
 }
 
-TEST_CASE("with checks off uninitialised shared memory is read; bounds still hold") {
+TEST_CASE("with checks off uninitialised shared memory is read, bounds still hold") {
   RunShape shape;
   shape.options.checks = false;
   const std::string declare = ".shared .align 8 .b8 tile[64];\n";

@@ -271,7 +271,7 @@ TEST_CASE("every schedule that takes turns can be recorded") {
   }
 }
 
-TEST_CASE("a failure that needs no choice shrinks to none; a run that does not fail is refused") {
+TEST_CASE("a failure that needs no choice shrinks to none, a run that does not fail is refused") {
   const std::string trap = kernel_text("trap;");
   RunOptions options;
   options.schedule = Schedule::kRandom;

@@ -5,5 +5,5 @@ if(TARGET jfa)
     LABELS simulator
     TIMEOUT 300)
   target_compile_definitions(tools_bench_test PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
-  add_dependencies(tools_bench_test jfa)
+  add_dependencies(tools_bench_test jfa jfa-bench)
 endif()

@@ -1,4 +1,6 @@
-#Kernels that other compilers made, in the simulator : witnesses /.
-find_package(nlohmann_json REQUIRED)
-    jfa_add_test(witnesses_test SOURCES witnesses_test.cpp witness.cpp LIBRARIES jfa_simulator
-                     jfa_cuda_headers fmt::fmt nlohmann_json::nlohmann_json LABELS simulator TIMEOUT 600)
+# Kernels that other compilers made, in the simulator: witnesses/.
+jfa_add_test(witnesses_test
+  SOURCES witnesses_test.cpp witness.cpp
+  LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt nlohmann_json::nlohmann_json
+  LABELS simulator
+  TIMEOUT 600)

@@ -226,7 +226,7 @@ int run_parent(const Options& options) {
   if (!golden_file) return fail(kCommand, golden_file.status());
   const std::vector<Item> all = items(options.only);
   SupervisorOptions supervisor;
-  supervisor.command = {own_path(), std::string(kCommand), "--device", options.device};
+  supervisor.command = {own_path(), "--device", options.device};
   if (!options.only.empty()) supervisor.command.insert(supervisor.command.end(), {"--only", options.only});
   if (!options.golden.empty())
     supervisor.command.insert(supervisor.command.end(), {"--golden", options.golden});

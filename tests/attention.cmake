@@ -1,0 +1,14 @@
+# Attention end to end.
+
+# Runs attention problems on a device; for every end-to-end test.
+add_library(jfa_attention_harness STATIC attention_harness.cpp backward_harness.cpp guarded_memory.cpp)
+target_link_libraries(jfa_attention_harness PRIVATE jfa_test_options doctest::doctest fmt::fmt
+                                            PUBLIC jfa_test_problems jfa::jfa)
+
+jfa_add_test(bug_pool_test
+  SOURCES bug_pool_test.cpp
+  LIBRARIES jfa_attention_harness fmt::fmt
+  LABELS simulator
+  TIMEOUT 600)
+
+jfa_add_test(bug_pool_docs_test SOURCES bug_pool_docs_test.cpp command_runner.cpp)

@@ -1,0 +1,25 @@
+// Commands that are programs of their own: `jfa NAME …` becomes jfa-NAME, which lies beside jfa. They are for
+// those who work on the library, and take long to build.
+#pragma once
+
+#include <string_view>
+
+namespace jfa::tools {
+
+struct Companion {
+  std::string_view name;
+  std::string_view summary;
+};
+inline constexpr Companion kCompanions[] = {
+    {"bench", "Times attentions of given shapes on a device"},
+    {"conformance", "Holds a device against what this library assumes of it"},
+};
+
+/// Whether `jfa name` is a companion.
+bool is_companion(std::string_view name);
+
+/// Becomes jfa-NAME with argv[2] and what follows. Returns only if there is no such program: the exit status,
+/// after a message.
+int become_companion(const char* const* argv);
+
+}  // namespace jfa::tools
