@@ -41,7 +41,7 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
   if (Status status = impl.usable(); !status.ok()) return status;
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
-  const Result<Tensor> valid_output = validate_output(*valid, call.output_offset.has_value(), output, lse);
+  const Result<Tensor> valid_output = validate_output(*valid, call, output, lse);
   if (!valid_output) return valid_output.status();
   const Result<KernelSpec> spec = specialize_call(call, Pass::forward, impl.target);
   if (!spec) return spec.status();
@@ -53,7 +53,10 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
   if (!kernels) return kernels.status();
   const WorkspaceMap map = workspace_map((*kernels)->plan, workspace_shape(*valid));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
-  if (Status status = validate_workspace(workspace, map.bytes); !status.ok()) return status;
+  if (Status status = validate_workspace(workspace, map.bytes,
+                                         {input_operands(*valid, call), output_operands(*valid_output, lse)});
+      !status.ok())
+    return status;
 
   const ContextGuard guard(impl.driver, impl.context);
   if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "making its context current");

@@ -64,8 +64,7 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
   const Result<ValidBackward> tensors =
-      validate_backward(*valid, call.output_offset.has_value(),
-                        {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad});
+      validate_backward(*valid, call, {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad});
   if (!tensors) return tensors.status();
   const Result<KernelSpec> spec = specialize_call(call, Pass::backward, impl.target);
   if (!spec) return spec.status();
@@ -76,7 +75,11 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
   const BackwardWorkspaceMap map =
       backward_workspace_map((*kernels)->plan, workspace_shape(*valid, tensors->output_grad));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
-  if (Status status = validate_workspace(workspace, map.bytes); !status.ok()) return status;
+  if (Status status = validate_workspace(workspace, map.bytes,
+                                         {input_operands(*valid, call), gradient_operands(*tensors),
+                                          saved_operands(*tensors, lse, lse_grad)});
+      !status.ok())
+    return status;
 
   const ContextGuard guard(impl.driver, impl.context);
   if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "making its context current");

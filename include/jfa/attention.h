@@ -76,8 +76,8 @@ struct Configuration {
   std::string target = "sm_100f";  ///< sm_100f, sm_100a, sm_103a, sm_90a
 };
 
-/// Device memory the call may scribble on. address: 256-byte aligned; 0 = take it from the library's own
-/// stream-ordered pool.
+/// Device memory the call may scribble on, overlapping nothing. address: 256-byte aligned; 0 = take it from
+/// the library's own stream-ordered pool.
 struct Workspace {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
@@ -114,8 +114,10 @@ class Device {
 };
 
 /// Enqueues the attention of `call` on `stream`.
-/// output: [output rows, Hq, D], the query's dtype; rows that no sequence owns stay untouched.
-/// lse: device address of fp32 [Hq, output rows], natural logarithm; 0 if not wanted.
+/// output: [output rows, Hq, D], the query's dtype; rows that no sequence owns stay untouched. It overlaps
+/// neither itself nor anything else that the call uses; without broadcast_q and output_offset it may be the
+/// query itself, with the same address and strides.
+/// lse: device address of fp32 [Hq, output rows], natural logarithm, overlapping nothing; 0 if not wanted.
 /// Errors: kInvalidArgument names the argument and its value, before anything is launched. Bad offsets are
 /// found on the device: see status().
 Status forward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
@@ -148,10 +150,10 @@ struct OutputGradient {
 /// Enqueues the gradients of the attention of `call` on `stream`; the same bits on every run.
 /// output, lse: what forward() gave for the same call. lse: fp32 [Hq, output rows].
 /// output_grad: [output rows, Hq, D]. lse_grad: fp32 [Hq, output rows], or 0 if the LSE has no gradient.
-/// query_grad, key_grad, value_grad: like query, key and value, overlapping nothing. Every row is written:
-/// rows that no sequence owns, query rows without a key and keys that no query sees get 0. With broadcast_q,
-/// query_grad is the sum over the batch.
-/// Errors: as forward().
+/// query_grad, key_grad, value_grad: like query, key and value, overlapping nothing (views into one buffer
+/// may lie between one another). Every row is written: rows that no sequence owns, query rows without a key
+/// and keys that no query sees get 0. With broadcast_q, query_grad is the sum over the batch. Errors: as
+/// forward().
 Status backward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
                 const OutputGradient& output_grad, std::uint64_t lse_grad, const Tensor& query_grad,
                 const Tensor& key_grad, const Tensor& value_grad, Workspace workspace = {},
