@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/c_structure.h"
 #include "runtime/validate.h"
 
 namespace {
@@ -156,6 +157,32 @@ TEST_CASE("offsets") {
         "query_offset.type 9 is neither int32 nor int64");
   // Not read with broadcast_q.
   CHECK(refusal([](AttentionCall& c) { c.broadcast_q = true, c.query_offset = {}; }) == "accepted");
+}
+
+TEST_CASE("a structure of an earlier version of the C interface has the defaults of what was added since") {
+  struct First {
+    std::uint64_t struct_bytes;
+    std::int64_t width;
+  };
+  struct Now {
+    std::uint64_t struct_bytes;
+    std::int64_t width;
+    std::int64_t added;
+    double added_later;
+  };
+  Now given{sizeof(First), 5, -1, 2.5};  // what lies behind an earlier structure is nobody's business
+  Now read{1, 1, 1, 1};
+  REQUIRE(read_structure("box", &given, sizeof(First), &read).ok());
+  CHECK(read.width == 5);
+  CHECK(read.added == 0);
+  CHECK(read.added_later == 0);
+  given.struct_bytes = 24;
+  REQUIRE(read_structure("box", &given, sizeof(First), &read).ok());
+  CHECK(read.added == -1);
+  CHECK(read.added_later == 0);
+  given.struct_bytes = 8;
+  CHECK(read_structure("box", &given, sizeof(First), &read).message() ==
+        "box.struct_bytes is 8: its first version has 16 bytes");
 }
 
 TEST_CASE("scale: any finite number that fp32 holds") {

@@ -9,8 +9,11 @@
  * the one that the CUDA runtime, PyTorch and others use, so memory and streams of theirs can be given as they
  * are.
  *
- * A structure filled with zeros has every default. Set the first field of jfa_call and jfa_configuration to
- * their size; jfa_call_init() and jfa_configuration_init() do both. */
+ * A structure filled with zeros has every default; reserved fields must be 0. Set the first field of jfa_call
+ * and jfa_configuration to their size; jfa_call_init() and jfa_configuration_init() do both. Later versions
+ * may add fields at the end of these two: what a smaller struct_bytes leaves out has its default, and what a
+ * larger one adds must be 0 or is refused with JFA_INVALID_ARGUMENT. So a program and a library of different
+ * ages go together as long as the program asks for nothing that the library does not know. */
 #ifndef JFA_JFA_H
 #define JFA_JFA_H
 
