@@ -168,6 +168,8 @@ def output_gradient_of(array):
 
 
 def offsets_of(array):
-    """Offsets over a PyTorch tensor of prefix sums."""
+    """Offsets over a PyTorch tensor [batch + 1], or over a contiguous piece of a longer one."""
+    if array.numel() > 1 and array.stride(0) != 1:
+        raise ValueError(f"the offsets' stride is {array.stride(0)}, not 1")
     types = {"torch.int32": INT32, "torch.int64": INT64}
     return Offsets(array.data_ptr(), array.numel(), types[str(array.dtype)])

@@ -21,7 +21,8 @@ constexpr std::int64_t kRowLimit = std::int64_t{1} << 30;
 constexpr std::int64_t kRowStrideLimitBytes = std::int64_t{1} << 34;
 constexpr std::int64_t kHeadStrideLimitBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kHeadLimit = 1 << 20;
-constexpr std::int64_t kBatchLimit = std::numeric_limits<std::int32_t>::max();
+// Threads of a prepare entry count sequences in 32 bits, by steps of 1024.
+constexpr std::int64_t kBatchLimit = std::numeric_limits<std::int32_t>::max() - 4095;
 // Device addresses have 49 bits at most; a tensor that spans more is a mistake in its strides.
 constexpr __int128 kSpanLimitBytes = __int128{1} << 57;
 constexpr std::uint64_t kWorkspaceAlignmentBytes = 256;

@@ -106,7 +106,7 @@ TEST_CASE("sizes that overflow are refused by name") {
   CHECK(spans.starts_with("query: 1073741823 rows at stride 8589934584"));
   CHECK(refusal([](AttentionCall& c) {
           c.key_offset.count = c.query_offset.count = std::int64_t{1} << 32;
-        }) == "key_offset.count 4294967296 is above 2147483648");
+        }) == "key_offset.count 4294967296 is above 2147479553");
   AttentionCall shared = good_call();
   shared.broadcast_q = true;
   shared.query.rows = 1 << 20;

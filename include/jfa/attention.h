@@ -40,7 +40,9 @@ struct Tensor {
   }
 };
 
-/// Prefix sums of sequence lengths: `count` = batch + 1 device integers, the first of them 0.
+/// Where the sequences' rows begin, and behind them where the last one's end: `count` = batch + 1 device
+/// integers that never decrease, from 0 up to the tensor's rows. Rows before the first offset and behind the
+/// last belong to no sequence, so a piece of a longer batch's offsets, on the same tensors, is a batch.
 struct Offsets {
   std::uint64_t address = 0;
   std::int64_t count = 0;
@@ -55,7 +57,8 @@ struct AttentionCall {
   Tensor value;          ///< [total_kv, Hkv, D]
   Offsets query_offset;  ///< [batch+1]; ignored with broadcast_q
   Offsets key_offset;    ///< [batch+1]
-  /// First output row of every sequence, [batch+1]. Default: query_offset, or b * q_len with broadcast_q.
+  /// First output row of every sequence, [batch+1]. A sequence has as many output rows as query rows; the
+  /// next offset lies behind them. Default: query_offset, or b * q_len with broadcast_q.
   std::optional<Offsets> output_offset;
   /// Keeps the pairs with |i - j| <= window, both counted from the start of their own sequence. 0 is the
   /// diagonal, nullopt no window.

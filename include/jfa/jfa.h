@@ -104,7 +104,9 @@ typedef struct jfa_tensor {
   int32_t reserved; /* 0 */
 } jfa_tensor;
 
-/* Prefix sums of sequence lengths: batch + 1 device integers, the first of them 0. */
+/* Where the sequences' rows begin, and behind them where the last one's end: batch + 1 device integers that
+ * never decrease, from 0 up to the tensor's rows. Rows before the first offset and behind the last belong to no
+ * sequence. */
 typedef struct jfa_offsets {
   uint64_t address;
   int64_t count; /* batch + 1 */

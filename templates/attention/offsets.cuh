@@ -10,13 +10,14 @@ __device__ inline void report_bad(u64* first_bad, OffsetName name, i32 index) {
   atomicMin(first_bad, static_cast<u64>(name) << 32 | static_cast<u32>(index));
 }
 
-// Prefix sums must start at 0, never decrease, and stay within the tensor.
+// Offsets must not be negative, never decrease, and stay within the tensor. Rows before the first and behind
+// the last one are nobody's.
 __device__ inline void check_offsets(u64* first_bad, OffsetName name, const void* offsets, bool is_64,
                                      i32 batch, i32 rows) {
   for (i32 i = threadIdx.x; i <= batch; i += blockDim.x) {
     const i64 value = load_offset(offsets, is_64, i);
     const i64 least = i == 0 ? 0 : load_offset(offsets, is_64, i - 1);
-    if (value < least || value > rows || (i == 0 && value != 0)) report_bad(first_bad, name, i);
+    if (value < least || value > rows) report_bad(first_bad, name, i);
   }
 }
 
@@ -40,6 +41,16 @@ __device__ inline Sequence load_sequence(const PrepareArguments& a, i32 b) {
   if (a.output_offset != nullptr)
     s.output_row = static_cast<i32>(load_offset(a.output_offset, a.output_offset_is_64, b));
   return s;
+}
+
+// Rows from the first sequence's first to the last one's last; those outside are nobody's.
+struct OwnedRows {
+  i32 begin, end;
+};
+
+__device__ inline OwnedRows owned_rows(const void* offsets, bool is_64, i32 batch) {
+  return {static_cast<i32>(load_offset(offsets, is_64, 0)),
+          static_cast<i32>(load_offset(offsets, is_64, batch))};
 }
 
 // Sequence b's output rows must hold its query rows without reaching into the next sequence's.
