@@ -211,6 +211,14 @@ static void test_bad_calls(jfa_device* device) {
   CHECK(jfa_forward(device, &call, &output, 0, &workspace, NULL) == JFA_OK);
   CHECK_ERROR(jfa_status(device, &workspace, NULL), JFA_INVALID_ARGUMENT, "key_offset[2] is 4");
   CHECK_ERROR(jfa_status(device, NULL, NULL), JFA_INVALID_ARGUMENT, "workspace is null");
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK); /* told already */
+  /* Without a workspace of the caller's: waiting tells it, or the next call does. */
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK_ERROR(jfa_synchronize(device, NULL), JFA_INVALID_ARGUMENT, "key_offset[2] is 4");
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK);
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK_ERROR(jfa_forward(device, &good, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT, "key_offset[2] is 4");
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK);
   CHECK_ROWS(output, untouched);
   workspace.bytes = 16;
   CHECK_ERROR(jfa_forward(device, &good, &output, 0, &workspace, NULL), JFA_INVALID_ARGUMENT, "16");

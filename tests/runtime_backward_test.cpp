@@ -296,7 +296,7 @@ TEST_CASE("after the first call: no lock on the driver's side, no synchronisatio
   fake_driver().calls.clear();
   test::fake_current_context() = test::fake_primary_context();
   REQUIRE(arguments.run(device, workspace).ok());
-  std::vector<std::string> expected{"cuCtxGetCurrent"};
+  std::vector<std::string> expected{"cuCtxGetCurrent", "cuStreamIsCapturing", "cuStreamGetId"};
   expected.insert(expected.end(), 8, "cuTensorMapEncodeTiled");
   expected.insert(expected.end(), 5, "cuLaunchKernelEx");
   CHECK(fake_driver().calls == expected);

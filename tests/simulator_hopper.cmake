@@ -13,7 +13,7 @@ function(jfa_add_hopper_test name)
     TIMEOUT 600
     ENVIRONMENT "JFA_TEST_DEVICE=sim:sm_90a;JFA_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/cache;${arg_ENVIRONMENT}")
 endfunction()
-foreach(suite IN ITEMS bug_pool_test backward_bug_pool_test forward_edges_test unowned_rows_test)
+foreach(suite IN ITEMS bug_pool_test backward_bug_pool_test forward_edges_test unowned_rows_test bad_offsets_test)
   jfa_add_hopper_test(hopper_${suite} COMMAND ${suite})
 endforeach()
 foreach(shard IN ITEMS 1 2)

@@ -71,8 +71,19 @@ __device__ inline void check_output_offsets(u64* first_bad, const PrepareArgumen
   }
 }
 
-// Checks all offsets by the whole CTA. On a bad one the header says which, the work lists are empty, and the
-// result is false. first_bad: shared memory.
+// Several streams may share a report, but no two write one: the host, which takes what is there, only touches
+// it then.
+__device__ inline void tell_host(OffsetReport* report, OffsetName name, i32 index, i64 value) {
+  if (ld_relaxed_sys(&report->state) != kNoReport) return;
+  if (atomicCAS(&report->state, u32{kNoReport}, u32{kReportBegun}) != kNoReport) return;
+  report->name = name;
+  report->index = index;
+  report->value = value;
+  st_release_sys(&report->state, kReported);
+}
+
+// Checks all offsets by the whole CTA. On a bad one the header and the report say which, the work lists are
+// empty, and the result is false. first_bad: shared memory.
 __device__ inline bool offsets_are_good(const PrepareArguments& a, u64* first_bad) {
   constexpr u64 kNoneBad = ~u64{0};
   if (threadIdx.x == 0) {
@@ -98,7 +109,9 @@ __device__ inline bool offsets_are_good(const PrepareArguments& a, u64* first_ba
                                             : a.output_offset_is_64;
     a.header->bad_offset_name = name;
     a.header->bad_offset_index = index;
-    a.header->bad_offset_value = load_offset(offsets, is_64, index);
+    const i64 value = load_offset(offsets, is_64, index);
+    a.header->bad_offset_value = value;
+    if (a.report != nullptr) tell_host(a.report, name, index, value);
   }
   return false;
 }
