@@ -1,7 +1,8 @@
 """libjfa.so for Python: jfa/jfa.h by ctypes. Needs nothing but the standard library.
 
 Names and fields are those of the header, which describes them; tensors may be anything with data_ptr(), shape,
-stride() and dtype like PyTorch's (see tensor_of), or a Tensor filled by hand.
+stride() and dtype like PyTorch's (see tensor_of), or a Tensor filled by hand. What is wrong with offsets is found on
+the device: the Error comes from jfa_synchronize() of the stream, or from the next call on it.
 """
 
 import ctypes

@@ -105,7 +105,9 @@ class Device {
   Status upload(std::uint64_t destination, const void* source, std::uint64_t bytes);
   Status download(void* destination, std::uint64_t source, std::uint64_t bytes);
   Status fill(std::uint64_t destination, std::uint8_t byte, std::uint64_t bytes);
-  /// Waits for the stream's work and returns the first error it met.
+  /// Waits for the stream's work and returns the first error it met. kInvalidArgument with name, index and
+  /// value if a forward() or backward() on the stream has found a bad offset since the last time that was
+  /// told; that call computed nothing.
   Status synchronize(Stream stream = nullptr);
 
   struct Impl;
@@ -122,7 +124,12 @@ class Device {
 /// query itself, with the same address and strides.
 /// lse: device address of fp32 [Hq, output rows], natural logarithm, overlapping nothing; 0 if not wanted.
 /// Errors: kInvalidArgument names the argument and its value, before anything is launched. Bad offsets are
-/// found on the device: see status().
+/// found on the device, where such a call computes nothing: Device::synchronize(stream) tells it, or the next
+/// forward() or backward() on the stream, which then does nothing but return kInvalidArgument with name,
+/// index and value of the first bad offset; both tell it once. JFA_CHECK_OFFSETS=1 has every call wait for
+/// its stream and tell its own. Of a call that is captured into a graph, and on a device that does not map
+/// host memory, only status() tells; a process's streams beyond the first 4096 of a device tell for one
+/// another.
 Status forward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
                Workspace workspace = {}, Stream stream = nullptr);
 
@@ -166,8 +173,9 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
 Result<std::uint64_t> backward_workspace_bytes(const AttentionCall& call, const OutputGradient& output_grad);
 
 /// Reads what the kernels of the last call wrote into its workspace, after synchronising `stream`:
-/// kInvalidArgument with offset name, index and value if an offset was bad (nothing was computed then).
-/// workspace: the one that the caller gave to forward() or backward().
+/// kInvalidArgument with offset name, index and value if an offset was bad (nothing was computed then), which
+/// synchronize() and the next call then do not tell again. workspace: the one that the caller gave to
+/// forward() or backward(). The only one to tell what the replay of a captured call found.
 Status status(Device& device, Workspace workspace, Stream stream = nullptr);
 
 /// Whether a kernel exists for the configuration; the error names the field and its value.
