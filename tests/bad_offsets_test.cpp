@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ using Lengths = std::vector<std::int64_t>;
 
 // A call on flat tensors and everything else that a backward takes.
 struct Setup {
-  explicit Setup(Problem given)
-      : problem(std::move(given)),
+  explicit Setup(Problem given, Device on = test_device())
+      : device(std::move(on)),
+        problem(std::move(given)),
         query(device, problem.query, std::nullopt, problem.dtype),
         key(device, problem.key, std::nullopt, problem.dtype),
         value(device, problem.value, std::nullopt, problem.dtype),
@@ -61,7 +63,7 @@ struct Setup {
                           values, violations);
   }
 
-  Device& device = test_device();
+  Device device;
   Problem problem;
   TensorOnDevice query, key, value, output, output_grad, query_grad, key_grad, value_grad;
   GuardedBuffer lse;
@@ -186,6 +188,23 @@ TEST_CASE("backward: every prepare entry tells, and no gradient is written") {
     for (TensorOnDevice* gradient : {&wrong.query_grad, &wrong.key_grad, &wrong.value_grad})
       CHECK_FALSE(wrong.wrote(*gradient));
   }
+}
+
+TEST_CASE("JFA_CHECK_OFFSETS=1: the call tells of its own offsets") {
+  const Device::Impl& impl = test_device().impl();
+  setenv("JFA_CHECK_OFFSETS", "1", 1);
+  auto attached = Device::Impl::attach({impl.name, &impl.driver, impl.device, impl.image_kind, impl.report});
+  unsetenv("JFA_CHECK_OFFSETS");
+  Device device(attached.value());
+  Problem bad = random_problem({3, 4}, {4, 4});
+  bad.key_offset = {0, 4, 9};
+  Setup wrong(bad, device), right(random_problem({3, 4}, {4, 4}), device);
+  check_bad(wrong.run_forward(), "key_offset[2] is 9");
+  check_bad(wrong.run_backward(), "key_offset[2] is 9");
+  CHECK(right.run_forward().ok());
+  CHECK(right.run_backward().ok());
+  CHECK(device.synchronize().ok());
+  CHECK(right.wrote(right.output));
 }
 
 TEST_CASE("a bad offset of a caller's workspace is heard of on the stream, too, unless status() told it") {

@@ -274,15 +274,21 @@ TEST_CASE("bad offsets of a captured call are in its workspace, and nobody else 
   flat.set_lengths({80, 20});
   REQUIRE(flat.run(nullptr).ok());  // loads the kernel
   REQUIRE(device.synchronize().ok());
-  const CUstream stream = make_stream();
+  const CUstream stream = make_stream(), other = make_stream();
   CUgraph graph = nullptr;
   CUgraphExec executable = nullptr;
   {
     const Current current;
     check(EXTRA_CALL(cuStreamBeginCapture)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     REQUIRE(flat.run(stream).ok());
+    // Another thread's call asks after its own stream meanwhile.
+    std::thread([&] {
+      const Status beside = flat.run(other);
+      CHECK_MESSAGE(beside.ok(), beside.message());
+    }).join();
     check(EXTRA_CALL(cuStreamEndCapture)(stream, &graph));
     check(EXTRA_CALL(cuGraphInstantiateWithFlags)(&executable, graph, 0));
+    device.synchronize(other).or_throw();
     flat.set_lengths({80, 80});
     check(EXTRA_CALL(cuGraphLaunch)(executable, stream));
   }
