@@ -14,11 +14,13 @@ constexpr std::int64_t kElementBytes = 2;
 // part of the tensor.
 void Footprint::add(Line line) {
   if (line.count <= 1 || line.stride == 0) return;
-  if (lines_count_ == 0 && line.stride <= run_) {
+  Line* const last = lines_count_ > 0 ? &lines_[lines_count_ - 1] : nullptr;
+  if (!last && line.stride <= run_) {
     run_ += (line.count - 1) * line.stride;
-  } else if (lines_count_ > 0 &&
-             line.stride == lines_[lines_count_ - 1].stride * lines_[lines_count_ - 1].count) {
-    lines_[lines_count_ - 1].count *= line.count;
+  } else if (last && line.stride == last->stride) {
+    last->count += line.count - 1;
+  } else if (last && line.stride == last->stride * last->count) {
+    last->count *= line.count;
   } else if (lines_count_ < 2) {
     lines_[lines_count_++] = line;
   }

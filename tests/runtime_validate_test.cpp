@@ -1,9 +1,11 @@
 // Every rule of the contract that the host can check: the refusal names the argument and its value.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -361,6 +363,54 @@ TEST_CASE("footprints: views into one buffer lie apart, whatever lies between th
     CHECK_FALSE(meet(packed, gradient(320 + 9 * 32, -32, 16, 1)));
   }
   CHECK_FALSE(meet(Footprint(), view(0, 1, 1, 16, 16)));
+}
+
+TEST_CASE("footprints of random layouts agree with a count of their elements") {
+  std::uint64_t state = 1;
+  const auto draw = [&](std::int64_t most) {  // 0 … most
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<std::int64_t>((state >> 33) % static_cast<std::uint64_t>(most + 1));
+  };
+  const auto elements = [](const Tensor& tensor) {
+    std::multiset<std::int64_t> places;
+    for (std::int64_t row = 0; row < tensor.rows; ++row) {
+      for (std::int64_t head = 0; head < tensor.heads; ++head) {
+        for (std::int64_t column = 0; column < tensor.head_dim; ++column)
+          places.insert(static_cast<std::int64_t>(tensor.address) / 2 + row * tensor.row_stride +
+                        head * tensor.head_stride + column);
+      }
+    }
+    return places;
+  };
+  int overlapping = 0, meeting = 0, missed = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Tensor a{0x1000, 1 + draw(4), 1 + draw(4), 2, 2 + draw(12), 2 + draw(12), DType::bf16};
+    const std::multiset<std::int64_t> places = elements(a);
+    const bool overlaps = std::set(places.begin(), places.end()).size() < places.size();
+    CHECK(find_self_overlap(a).has_value() == overlaps);
+    overlapping += overlaps;
+
+    Tensor b = a;
+    b.address += static_cast<std::uint64_t>(2 * draw(40));
+    b.rows = 1 + draw(4);
+    const bool same_strides = draw(1) == 1;
+    if (!same_strides) {
+      b.row_stride = draw(12);
+      b.head_stride = draw(12);
+    }
+    const std::multiset<std::int64_t> others = elements(b);
+    const bool meet = std::any_of(others.begin(), others.end(),
+                                  [&](std::int64_t place) { return places.count(place) > 0; });
+    const bool found = Footprint::of(a).meets(Footprint::of(b));
+    CHECK(found == Footprint::of(b).meets(Footprint::of(a)));
+    if (found) CHECK(meet);
+    if (same_strides) CHECK(found == meet);
+    meeting += meet;
+    missed += meet && !found;
+  }
+  CHECK(overlapping > 1000);
+  CHECK(meeting > 1000);
+  CHECK(missed < meeting / 20);  // of unlike strides, whose ends lie apart
 }
 
 TEST_CASE("bug-pool 24: strides of dimensions of extent 1 are ignored") {
