@@ -1,7 +1,7 @@
 #include "runtime/footprint.h"
 
 #include <algorithm>
-#include <initializer_list>
+#include <utility>
 
 namespace jfa {
 namespace {
@@ -10,100 +10,123 @@ constexpr std::int64_t kElementBytes = 2;
 
 }  // namespace
 
-// Lines come in the order of their strides. A third that does not merge is left out: what is kept is still
-// part of the tensor.
-void Footprint::add(Line line) {
-  if (line.count <= 1 || line.stride == 0) return;
-  Line* const last = lines_count_ > 0 ? &lines_[lines_count_ - 1] : nullptr;
-  if (!last && line.stride <= run_) {
-    run_ += (line.count - 1) * line.stride;
-  } else if (last && line.stride == last->stride) {
-    last->count += line.count - 1;
-  } else if (last && line.stride == last->stride * last->count) {
-    last->count *= line.count;
-  } else if (lines_count_ < 2) {
-    lines_[lines_count_++] = line;
-  }
-}
-
 Footprint Footprint::of(const Tensor& tensor) { return of(OutputGradient::of(tensor)); }
 
 Footprint Footprint::of(const OutputGradient& gradient) {
   Footprint footprint;
-  if (gradient.rows == 0 || gradient.heads == 0) return footprint;
-  footprint.begin_ = gradient.address;
-  footprint.run_ = kElementBytes;
-  Line lines[] = {{gradient.head_dim, Bytes{gradient.dim_stride} * kElementBytes},
-                  {gradient.heads, Bytes{gradient.head_stride} * kElementBytes},
-                  {gradient.rows, Bytes{gradient.row_stride} * kElementBytes}};
-  for (Line& line : lines) {
-    if (line.stride >= 0) continue;
-    footprint.begin_ += (line.count - 1) * line.stride;
-    line.stride = -line.stride;
+  if (gradient.rows == 0 || gradient.heads == 0 || gradient.address >= kAddressLimit) return footprint;
+  footprint.begin_ = static_cast<Bytes>(gradient.address);
+  footprint.end_ = footprint.begin_ + kElementBytes;
+  footprint.element_ = kElementBytes;
+  footprint.dimensions_[0] = {gradient.head_dim, gradient.dim_stride * kElementBytes};
+  footprint.dimensions_[1] = {gradient.heads, gradient.head_stride * kElementBytes};
+  footprint.dimensions_[2] = {gradient.rows, gradient.row_stride * kElementBytes};
+  for (Dimension& dimension : footprint.dimensions_) {
+    const Bytes reach = (dimension.extent - 1) * dimension.stride;
+    (reach < 0 ? footprint.begin_ : footprint.end_) += reach;
+    dimension.stride = std::max(dimension.stride, -dimension.stride);
   }
-  std::ranges::sort(lines, {}, &Line::stride);
-  for (const Line& line : lines) footprint.add(line);
   return footprint;
 }
 
 Footprint Footprint::of_bytes(std::uint64_t address, std::uint64_t bytes) {
   Footprint footprint;
-  footprint.begin_ = address;
-  footprint.run_ = bytes;
+  if (address >= kAddressLimit) return footprint;
+  footprint.begin_ = static_cast<Bytes>(address);
+  footprint.element_ = static_cast<Bytes>(std::min(bytes, kAddressLimit));
+  footprint.end_ = footprint.begin_ + footprint.element_;
   return footprint;
 }
 
-Footprint::Bytes Footprint::end() const {
-  Bytes end = begin_ + run_;
-  for (const Line& line : lines_) end += (line.count - 1) * line.stride;
-  return end;
-}
+// A footprint as runs of bytes at up to two strides, in ascending order: dimensions that lie side by side are
+// one run, whatever their order.
+class Footprint::Runs {
+ public:
+  explicit Runs(const Footprint& footprint) : begin_(footprint.begin_), run_(footprint.element_) {
+    Dimension dimensions[3];
+    std::ranges::copy(footprint.dimensions_, dimensions);
+    std::ranges::sort(dimensions, {}, &Dimension::stride);
+    for (const Dimension& dimension : dimensions) add(dimension);
+  }
 
-// Whether one of the line's runs, the first at `begin`, meets [low, high).
-bool Footprint::runs_meet(Bytes begin, const Line& line, Bytes run, Bytes low, Bytes high) {
-  // The first run that ends behind `low`.
-  const Bytes index = low < begin + run || line.count == 1 ? 0 : (low - begin - run) / line.stride + 1;
-  const Bytes found = begin + index * line.stride;
-  return index < line.count && found < high && found + run > low;
-}
-
-Footprint Footprint::corner(bool last) const {
-  Footprint corner;
-  corner.begin_ = last ? end() - run_ : begin_;
-  corner.run_ = run_;
-  return corner;
-}
-
-bool Footprint::ends_meet(const Footprint& other) const {
-  return meets(other.corner(false)) || meets(other.corner(true)) || other.meets(corner(false)) ||
-         other.meets(corner(true));
-}
-
-bool Footprint::meets(const Footprint& other) const {
-  if (empty() || other.empty() || end() <= other.begin_ || other.end() <= begin_) return false;
-  // Where a run of this one lies, as seen from a run of the other, is again a lattice: of both's strides.
-  Footprint distances = *this;
-  for (int i = 0; i < other.lines_count_; ++i) {
-    const Line& line = other.lines_[i];
-    Line* const end_of_lines = distances.lines_ + distances.lines_count_;
-    Line* same = std::find_if(distances.lines_, end_of_lines,
-                              [&](const Line& mine) { return mine.stride == line.stride; });
-    if (same == end_of_lines) {
-      if (distances.lines_count_ == 2) return ends_meet(other);
-      ++distances.lines_count_;
-      same->stride = line.stride;
+  // Exact if both together have at most two strides.
+  bool meet(const Runs& other) const {
+    if (const std::optional<bool> certain = lattices_meet(other)) return *certain;
+    for (const bool last : {false, true}) {
+      if (corner(last).lattices_meet(other).value_or(false)) return true;
+      if (other.corner(last).lattices_meet(*this).value_or(false)) return true;
     }
-    same->count += line.count - 1;
-    distances.begin_ -= (line.count - 1) * line.stride;
+    return false;
   }
-  const auto [few, many] = std::minmax(distances.lines_[0], distances.lines_[1],
-                                       [](const Line& a, const Line& b) { return a.count < b.count; });
-  for (Bytes i = 0; i < few.count; ++i) {
-    if (runs_meet(distances.begin_ + i * few.stride, many, run_, other.begin_, other.begin_ + other.run_))
-      return true;
+
+ private:
+  Runs(Bytes begin, Bytes run) : begin_(begin), run_(run) {}
+
+  // A third stride is left out: what is kept is still part of the tensor.
+  void add(const Dimension& dimension) {
+    if (dimension.extent <= 1 || dimension.stride == 0) return;
+    Dimension* const last = strides_ > 0 ? &dimensions_[strides_ - 1] : nullptr;
+    if (!last && dimension.stride <= run_) {
+      run_ += (dimension.extent - 1) * dimension.stride;
+    } else if (last && dimension.stride == last->stride) {
+      last->extent += dimension.extent - 1;
+    } else if (last && dimension.stride == last->stride * last->extent) {
+      last->extent *= dimension.extent;
+    } else if (strides_ < 2) {
+      dimensions_[strides_++] = dimension;
+    }
   }
-  return false;
-}
+
+  // The first run or the last one.
+  Runs corner(bool last) const {
+    Bytes begin = begin_;
+    for (const Dimension& dimension : dimensions_)
+      begin += last ? (dimension.extent - 1) * dimension.stride : 0;
+    return {begin, run_};
+  }
+
+  // Whether one of a dimension's runs, the first at `begin`, meets [low, high).
+  static bool runs_meet(Bytes begin, const Dimension& dimension, Bytes run, Bytes low, Bytes high) {
+    // The first run that ends behind `low`.
+    const Bytes index =
+        low < begin + run || dimension.extent == 1 ? 0 : (low - begin - run) / dimension.stride + 1;
+    const Bytes found = begin + index * dimension.stride;
+    return index < dimension.extent && found < high && found + run > low;
+  }
+
+  // Where a run of this one lies, as seen from a run of the other, is again a lattice: of the strides of
+  // both. Nothing if those are more than two.
+  std::optional<bool> lattices_meet(const Runs& other) const {
+    Runs distances = *this;
+    for (int i = 0; i < other.strides_; ++i) {
+      const Dimension& dimension = other.dimensions_[i];
+      Dimension* const end = distances.dimensions_ + distances.strides_;
+      Dimension* same = std::find_if(distances.dimensions_, end,
+                                     [&](const Dimension& mine) { return mine.stride == dimension.stride; });
+      if (same == end) {
+        if (distances.strides_ == 2) return std::nullopt;
+        ++distances.strides_;
+        same->stride = dimension.stride;
+      }
+      same->extent += dimension.extent - 1;
+      distances.begin_ -= (dimension.extent - 1) * dimension.stride;
+    }
+    auto [few, many] = std::pair(distances.dimensions_[0], distances.dimensions_[1]);
+    if (few.extent > many.extent) std::swap(few, many);
+    for (Bytes i = 0; i < few.extent; ++i) {
+      if (runs_meet(distances.begin_ + i * few.stride, many, run_, other.begin_, other.begin_ + other.run_))
+        return true;
+    }
+    return false;
+  }
+
+  Bytes begin_;
+  Bytes run_;
+  int strides_ = 0;
+  Dimension dimensions_[2];
+};
+
+bool Footprint::shares_bytes(const Footprint& other) const { return Runs(*this).meet(Runs(other)); }
 
 std::optional<SelfOverlap> find_self_overlap(const Tensor& tensor) {
   if (tensor.rows <= 1 || tensor.heads <= 1) return std::nullopt;

@@ -8,7 +8,6 @@
 
 namespace jfa {
 
-/// Runs of bytes at up to two strides: dimensions that lie side by side are one run, whatever their order.
 class Footprint {
  public:
   /// No bytes at all.
@@ -18,28 +17,30 @@ class Footprint {
   static Footprint of(const OutputGradient& gradient);
   static Footprint of_bytes(std::uint64_t address, std::uint64_t bytes);
 
-  bool empty() const { return run_ == 0; }
-  /// Whether the two share a byte. Exact where one is a single run or both have the same strides, as views
-  /// into one buffer do; else true only if an end of one lies in the other, which is certain.
-  bool meets(const Footprint& other) const;
+  /// Whether the two share a byte. Exact where one is a single run of bytes or both have the same strides, as
+  /// views into one buffer do; else true only if an end of one lies in the other, which is certain.
+  bool meets(const Footprint& other) const {
+    return begin_ < other.end_ && other.begin_ < end_ && begin_ < end_ && other.begin_ < other.end_ &&
+           shares_bytes(other);
+  }
 
  private:
-  using Bytes = __int128;  // addresses and strides have 64 bits each
-  struct Line {
-    Bytes count = 1;
+  // Of normalised tensors every term has room for its sums. What begins beyond all device addresses is left
+  // out.
+  using Bytes = std::int64_t;
+  static constexpr std::uint64_t kAddressLimit = std::uint64_t{1} << 60;
+
+  bool shares_bytes(const Footprint& other) const;
+
+  struct Dimension {
+    Bytes extent = 1;
     Bytes stride = 0;
   };
+  class Runs;
 
-  void add(Line line);
-  Bytes end() const;
-  Footprint corner(bool last) const;
-  bool ends_meet(const Footprint& other) const;
-  static bool runs_meet(Bytes begin, const Line& line, Bytes run, Bytes low, Bytes high);
-
-  Bytes begin_ = 0;
-  Bytes run_ = 0;
-  int lines_count_ = 0;
-  Line lines_[2];
+  Bytes begin_ = 0, end_ = 0;
+  Bytes element_ = 0;  // bytes of one
+  Dimension dimensions_[3];
 };
 
 /// Two elements of a tensor at one place: row `row` of head 0, and row 0 of head `head`.
