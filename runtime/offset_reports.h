@@ -31,7 +31,8 @@ class OffsetReports {
     bool shared = false;                     // with other streams
   };
 
-  /// The device's context is current. Gives none, with CUDA_SUCCESS, on a device that does not map host memory.
+  /// The device's context is current. Gives none, with CUDA_SUCCESS, on a device that does not map host
+  /// memory.
   static CUresult make(const DriverTable& driver, CUdevice device, std::unique_ptr<OffsetReports>* reports);
   /// The context is current.
   ~OffsetReports();

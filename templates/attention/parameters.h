@@ -55,8 +55,8 @@ static_assert(sizeof(WorkspaceHeader) == 128);
 
 enum OffsetName : i32 { kNoOffset = 0, kQueryOffset = 1, kKeyOffset = 2, kOutputOffset = 3 };
 
-// What the host hears of a bad offset without asking: one a stream, in host memory that the device writes. The
-// first one stays until the host has taken it.
+// What the host hears of a bad offset without asking: one a stream, in host memory that the device writes.
+// The first one stays until the host has taken it.
 struct OffsetReport {
   u32 state;  // a ReportState
   i32 name;   // OffsetName
