@@ -1,7 +1,8 @@
 """libjfa.so for Python: jfa/jfa.h by ctypes. Needs nothing but the standard library.
 
 Names and fields are those of the header, which describes them; tensors may be anything with data_ptr(), shape,
-stride() and dtype like PyTorch's (see tensor_of), or a Tensor filled by hand.
+stride() and dtype like PyTorch's (see tensor_of), or a Tensor filled by hand. What is wrong with offsets is found on
+the device: the Error comes from jfa_synchronize() of the stream, or from the next call on it.
 """
 
 import ctypes
@@ -168,6 +169,8 @@ def output_gradient_of(array):
 
 
 def offsets_of(array):
-    """Offsets over a PyTorch tensor of prefix sums."""
+    """Offsets over a PyTorch tensor [batch + 1], or over a contiguous piece of a longer one."""
+    if array.numel() > 1 and array.stride(0) != 1:
+        raise ValueError(f"the offsets' stride is {array.stride(0)}, not 1")
     types = {"torch.int32": INT32, "torch.int64": INT64}
     return Offsets(array.data_ptr(), array.numel(), types[str(array.dtype)])

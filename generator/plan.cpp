@@ -272,8 +272,8 @@ WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape) 
 BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const BackwardWorkspaceShape& shape) {
   const WorkspaceShape& call = shape.call;
   BackwardWorkspaceMap map;
-  // Rows that no sequence owns are tiled as if they were one more.
-  const std::int64_t sequences = call.batch + 1;
+  // Rows that no sequence owns, before the first and behind the last, are tiled as if they were two more.
+  const std::int64_t sequences = call.batch + 2;
   map.key_tile_capacity = most_tiles(call.key_rows, sequences, plan.key_tile);
   std::int64_t partial_elements = 0;
   if (plan.spec.broadcast_q) {

@@ -1,5 +1,6 @@
 // The public calls. After a configuration's first call, forward() takes no lock, reads no environment, waits
-// for nothing, and allocates nothing but a workspace that the caller did not give.
+// for nothing unless JFA_CHECK_OFFSETS asks for it, and allocates nothing but a workspace that the caller did
+// not give.
 #include "jfa/attention.h"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 
 #include "runtime/call.h"
+#include "runtime/call_stream.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/launches.h"
@@ -41,22 +43,30 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
   if (Status status = impl.usable(); !status.ok()) return status;
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
-  const Result<Tensor> valid_output = validate_output(*valid, call.output_offset.has_value(), output, lse);
+  const Result<Tensor> valid_output = validate_output(*valid, call, output, lse);
   if (!valid_output) return valid_output.status();
   const Result<KernelSpec> spec = specialize_call(call, Pass::forward, impl.target);
   if (!spec) return spec.status();
 
-  if (valid->batch == 0 || valid->query.rows == 0 || valid->query.heads == 0)
+  if (valid->batch == 0 || valid->query.rows == 0 || valid->query.heads == 0) {
+    if (Status earlier = earlier_bad_offset(impl, cu_stream); !earlier.ok()) return earlier;
     return clear_header(impl, workspace, cu_stream);
+  }
 
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
   if (!kernels) return kernels.status();
   const WorkspaceMap map = workspace_map((*kernels)->plan, workspace_shape(*valid));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
-  if (Status status = validate_workspace(workspace, map.bytes); !status.ok()) return status;
+  if (Status status = validate_workspace(workspace, map.bytes,
+                                         {input_operands(*valid, call), output_operands(*valid_output, lse)});
+      !status.ok())
+    return status;
 
   const ContextGuard guard(impl.driver, impl.context);
   if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "making its context current");
+  const Result<CallStream> on = CallStream::ask(impl, cu_stream);
+  if (!on) return on.status();
+  if (Status earlier = on->earlier_bad_offset(); !earlier.ok()) return earlier;
   if (Status status = check_residence(
           impl, call,
           {{"output.address", output.address}, {"lse", lse}, {"workspace.address", workspace.address}});
@@ -64,7 +74,9 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
     return status;
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
-  return launch(impl, **kernels, {*valid, call, *valid_output, lse, map}, scoped.address(), cu_stream);
+  Status launched = launch(impl, **kernels, {*valid, call, *valid_output, lse, map, on->report()},
+                           scoped.address(), cu_stream);
+  return launched.ok() ? on->verdict_at_once(scoped.address()) : launched;
 }
 
 Result<std::uint64_t> workspace_bytes(const AttentionCall& call) {
@@ -81,27 +93,16 @@ Result<std::uint64_t> workspace_bytes(const AttentionCall& call) {
 
 Status status(Device& device, Workspace workspace, Stream stream) {
   const Device::Impl& impl = device.impl();
+  if (Status usable = impl.usable(); !usable.ok()) return usable;
   if (workspace.address == 0)
     return Status::invalid_argument(
         "workspace.address is null: only a workspace that the caller gave can be read");
   if (Status valid = validate_workspace(workspace, sizeof(kernel::WorkspaceHeader)); !valid.ok())
     return valid;
-  kernel::WorkspaceHeader header{};
-  Status read = impl.with_context("running the attention", [&] {
-    const CUstream cu_stream = static_cast<CUstream>(stream);
-    const CUresult result =
-        impl.driver.cuMemcpyDtoHAsync(&header, workspace.address, sizeof header, cu_stream);
-    return result == CUDA_SUCCESS ? impl.driver.cuStreamSynchronize(cu_stream) : result;
-  });
-  if (!read.ok()) return read;
-  const char* const names[] = {"", "query_offset", "key_offset", "output_offset"};
-  if (header.bad_offset_name < 0 || header.bad_offset_name >= static_cast<int>(std::size(names)))
-    return Status::invalid_argument(
-        fmt::format("workspace {:#x} holds no result of a call", workspace.address));
-  if (header.bad_offset_name == kernel::kNoOffset) return {};
-  return Status::invalid_argument(
-      fmt::format("{}[{}] is {}: offsets start at 0, never decrease and stay within their tensor's rows",
-                  names[header.bad_offset_name], header.bad_offset_index, header.bad_offset_value));
+  const ContextGuard guard(impl.driver, impl.context);
+  if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "running the attention");
+  const Result<CallStream> on = CallStream::ask(impl, static_cast<CUstream>(stream));
+  return on ? on->verdict(workspace.address) : on.status();
 }
 
 Status supported(const Configuration& configuration) {

@@ -6,6 +6,7 @@
 #include "jfa/attention.h"
 #include "runtime/backward_launches.h"
 #include "runtime/call.h"
+#include "runtime/call_stream.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/residence.h"
@@ -64,22 +65,31 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
   const Result<ValidBackward> tensors =
-      validate_backward(*valid, call.output_offset.has_value(),
-                        {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad});
+      validate_backward(*valid, call, {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad});
   if (!tensors) return tensors.status();
   const Result<KernelSpec> spec = specialize_call(call, Pass::backward, impl.target);
   if (!spec) return spec.status();
-  if (trivially_zero(*valid)) return clear_gradients(impl, *tensors, workspace, cu_stream);
+  if (trivially_zero(*valid)) {
+    if (Status earlier = earlier_bad_offset(impl, cu_stream); !earlier.ok()) return earlier;
+    return clear_gradients(impl, *tensors, workspace, cu_stream);
+  }
 
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
   if (!kernels) return kernels.status();
   const BackwardWorkspaceMap map =
       backward_workspace_map((*kernels)->plan, workspace_shape(*valid, tensors->output_grad));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
-  if (Status status = validate_workspace(workspace, map.bytes); !status.ok()) return status;
+  if (Status status = validate_workspace(workspace, map.bytes,
+                                         {input_operands(*valid, call), gradient_operands(*tensors),
+                                          saved_operands(*tensors, lse, lse_grad)});
+      !status.ok())
+    return status;
 
   const ContextGuard guard(impl.driver, impl.context);
   if (guard.result() != CUDA_SUCCESS) return impl.failure(guard.result(), "making its context current");
+  const Result<CallStream> on = CallStream::ask(impl, cu_stream);
+  if (!on) return on.status();
+  if (Status earlier = on->earlier_bad_offset(); !earlier.ok()) return earlier;
   if (Status status = check_residence(impl, call,
                                       {{"output.address", output.address},
                                        {"lse", lse},
@@ -93,7 +103,9 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
     return status;
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
-  return launch(impl, **kernels, {*valid, call, *tensors, lse, lse_grad, map}, scoped.address(), cu_stream);
+  Status launched = launch(impl, **kernels, {*valid, call, *tensors, lse, lse_grad, map, on->report()},
+                           scoped.address(), cu_stream);
+  return launched.ok() ? on->verdict_at_once(scoped.address()) : launched;
 }
 
 Result<std::uint64_t> backward_workspace_bytes(const AttentionCall& call, const OutputGradient& output_grad) {

@@ -36,7 +36,8 @@ Pieces pieces_of(const BackwardWorkspaceMap& map, std::uint64_t workspace) {
 
 kernel::BackwardPrepareArguments prepare_arguments(const BackwardLaunches& launches, const Pieces& pieces) {
   kernel::BackwardPrepareArguments arguments{};
-  arguments.common = prepare_arguments(launches.valid, launches.call, launches.tensors.output.rows);
+  arguments.common =
+      prepare_arguments(launches.valid, launches.call, launches.tensors.output.rows, launches.report);
   arguments.common.header = pieces.header;
   arguments.common.tiles = pieces.query_tiles;
   arguments.key_tiles = pieces.key_tiles;
@@ -277,7 +278,7 @@ Status BackwardCall::launch_broadcast() const {
   if (Status status = encode(kQueryGrad, slot, maps); !status.ok()) return status;
 
   kernel::BroadcastPrepareArguments prepare{};
-  prepare.common = prepare_arguments(valid, launches_.call, launches_.tensors.output.rows);
+  prepare.common = prepare_arguments(valid, launches_.call, launches_.tensors.output.rows, launches_.report);
   prepare.common.header = pieces_.header;
   prepare.key_sequences = pieces_.key_sequences;
   void* prepare_pointers[] = {&prepare};

@@ -9,6 +9,7 @@
 
 #include "jfa/attention.h"
 #include "jfa/jfa.h"
+#include "runtime/c_structure.h"
 
 struct jfa_device {
   jfa::Device device;
@@ -89,17 +90,24 @@ constexpr std::int32_t kDtypes = JFA_FP16 + 1;
 constexpr std::int32_t kOffsetTypes = JFA_INT64 + 1;
 constexpr std::int32_t kPasses = JFA_BACKWARD + 1;
 
+// So that a later version may give the field a meaning.
+Status check_reserved(std::string_view name, std::int32_t reserved) {
+  if (reserved == 0) return {};
+  return invalid("{}.reserved is {}: it must be 0", name, reserved);
+}
+
 Status convert(const char* name, const jfa_tensor& in, jfa::Tensor* out) {
   *out = {in.address, in.rows, in.heads, in.head_dim, in.row_stride, in.head_stride, jfa::DType::bf16};
   if (in.dtype < 0 || in.dtype >= kDtypes)  // the name is only put together when it is needed
     return convert_enum(fmt::format("{}.dtype", name), in.dtype, kDtypes, &out->dtype);
   out->dtype = static_cast<jfa::DType>(in.dtype);
-  return {};
+  return check_reserved(name, in.reserved);
 }
 
 Status convert(const jfa_output_gradient& in, jfa::OutputGradient* out) {
   *out = {in.address,    in.rows,        in.heads,      in.head_dim,
           in.row_stride, in.head_stride, in.dim_stride, jfa::DType::bf16};
+  if (Status status = check_reserved("output_grad", in.reserved); !status.ok()) return status;
   return convert_enum("output_grad.dtype", in.dtype, kDtypes, &out->dtype);
 }
 
@@ -108,17 +116,20 @@ Status convert(const char* name, const jfa_offsets& in, jfa::Offsets* out) {
   if (in.type < 0 || in.type >= kOffsetTypes)
     return convert_enum(fmt::format("{}.type", name), in.type, kOffsetTypes, &out->type);
   out->type = static_cast<jfa::OffsetType>(in.type);
-  return {};
+  return check_reserved(name, in.reserved);
 }
 
-// A structure whose size is another than ours comes from another version of the header.
-Status check_size(const char* name, std::uint64_t bytes, std::uint64_t expected) {
-  if (bytes == expected) return {};
-  return invalid("{0}.struct_bytes is {1}: this library's {0} has {2} bytes", name, bytes, expected);
-}
+// Sizes in the first version of the header, whatever is added at the end since.
+constexpr std::uint64_t kFirstCallBytes = 288;
+constexpr std::uint64_t kFirstConfigurationBytes = 56;
+static_assert(sizeof(jfa_call) >= kFirstCallBytes);
+static_assert(sizeof(jfa_configuration) >= kFirstConfigurationBytes);
 
-Status convert(const jfa_call& in, jfa::AttentionCall* out) {
-  if (Status status = check_size("jfa_call", in.struct_bytes, sizeof in); !status.ok()) return status;
+Status convert(const jfa_call& given, jfa::AttentionCall* out) {
+  jfa_call in;
+  if (Status status = jfa::read_structure("jfa_call", &given, kFirstCallBytes, &in); !status.ok())
+    return status;
+  if (Status status = check_reserved("jfa_call", in.reserved); !status.ok()) return status;
   if (Status status = convert("query", in.query, &out->query); !status.ok()) return status;
   if (Status status = convert("key", in.key, &out->key); !status.ok()) return status;
   if (Status status = convert("value", in.value, &out->value); !status.ok()) return status;
@@ -138,8 +149,10 @@ Status convert(const jfa_call& in, jfa::AttentionCall* out) {
   return {};
 }
 
-Status convert(const jfa_configuration& in, jfa::Configuration* out) {
-  if (Status status = check_size("jfa_configuration", in.struct_bytes, sizeof in); !status.ok())
+Status convert(const jfa_configuration& given, jfa::Configuration* out) {
+  jfa_configuration in;
+  if (Status status = jfa::read_structure("jfa_configuration", &given, kFirstConfigurationBytes, &in);
+      !status.ok())
     return status;
   if (Status status = convert_enum("pass", in.pass, kPasses, &out->pass); !status.ok()) return status;
   if (Status status = convert_enum("dtype", in.dtype, kDtypes, &out->dtype); !status.ok()) return status;

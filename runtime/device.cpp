@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
+#include "runtime/call_stream.h"
 #include "runtime/fork_guard.h"
 
 namespace jfa {
@@ -50,6 +52,14 @@ Result<DeviceSource> source_of(std::string_view name) {
       "device '{}' is neither a GPU such as 'cuda:0' nor a simulated one such as 'sim:sm_100a'", name));
 }
 
+Result<bool> wants_offset_checks() {
+  const char* value = std::getenv("JFA_CHECK_OFFSETS");
+  const std::string_view given = value ? value : "";
+  if (given == "1") return true;
+  if (given.empty() || given == "0") return false;
+  return Status::invalid_argument(fmt::format("JFA_CHECK_OFFSETS is '{}', neither 0 nor 1", given));
+}
+
 }  // namespace
 
 Device::Impl::Impl(const DeviceSource& source)
@@ -61,11 +71,18 @@ Device::Impl::Impl(const DeviceSource& source)
 
 Device::Impl::~Impl() {
   if (CUmemoryPool owned = pool.load()) (void)driver.cuMemPoolDestroy(owned);
+  if (OffsetReports* owned = reports.load()) {
+    const ContextGuard guard(driver, context);
+    delete owned;
+  }
   if (context) (void)driver.cuDevicePrimaryCtxRelease(device);
 }
 
 Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& source) {
   auto impl = std::make_shared<Impl>(source);
+  const Result<bool> check_offsets = wants_offset_checks();
+  if (!check_offsets) return check_offsets.status();
+  impl->check_offsets = *check_offsets;
   const DriverTable& driver = impl->driver;
   int major = 0, minor = 0;
   char gpu_name[256] = {};
@@ -127,6 +144,18 @@ Status Device::Impl::make_pool() {
     return failure(result, "setting up the workspace pool");
   }
   pool.store(made, std::memory_order_release);
+  return {};
+}
+
+Status Device::Impl::make_reports() {
+  if (reports.load(std::memory_order_relaxed)) return {};
+  const RelaxedCapture relaxed(driver);
+  const ContextGuard guard(driver, context);
+  std::unique_ptr<OffsetReports> made;
+  const CUresult result =
+      guard.result() == CUDA_SUCCESS ? OffsetReports::make(driver, device, &made) : guard.result();
+  if (result != CUDA_SUCCESS) return failure(result, "mapping host memory for what is found in offsets");
+  reports.store(made.release(), std::memory_order_release);
   return {};
 }
 
@@ -193,9 +222,10 @@ Status Device::fill(std::uint64_t destination, std::uint8_t byte, std::uint64_t 
 }
 
 Status Device::synchronize(Stream stream) {
-  return impl_->with_context("waiting for the stream", [&] {
-    return impl_->driver.cuStreamSynchronize(static_cast<CUstream>(stream));
-  });
+  const CUstream cu_stream = static_cast<CUstream>(stream);
+  Status waited = impl_->with_context("waiting for the stream",
+                                      [&] { return impl_->driver.cuStreamSynchronize(cu_stream); });
+  return waited.ok() ? earlier_bad_offset(*impl_, cu_stream) : waited;
 }
 
 }  // namespace jfa

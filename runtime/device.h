@@ -1,4 +1,5 @@
-// One device of one driver table: the context, its facts, its kernels and its workspace pool.
+// One device of one driver table: the context, its facts, its kernels, its workspace pool and its
+// reports of bad offsets.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include "jfa/attention.h"
 #include "runtime/driver.h"
 #include "runtime/kernels.h"
+#include "runtime/offset_reports.h"
 
 namespace jfa {
 
@@ -52,13 +54,18 @@ struct Device::Impl {
   /// For workspaces that the caller does not give; null until the first kernel is loaded, and on devices that
   /// have no memory pools.
   std::atomic<CUmemoryPool> pool{nullptr};
+  /// Where calls report bad offsets; null until the first kernel is loaded, and on devices that do not map
+  /// host memory.
+  std::atomic<OffsetReports*> reports{nullptr};
+  bool check_offsets = false;  // JFA_CHECK_OFFSETS: a call waits for what it finds
 
   /// kUnavailable in a forked child.
   Status usable() const;
   /// "<what> on <device>: CUDA_ERROR_X (description)", with the report in detail(); kOk for CUDA_SUCCESS.
   Status failure(CUresult result, std::string_view what) const;
-  /// Makes the pool if there is none. The caller holds kernels.mutex().
+  /// Makes pool and reports if there are none. The caller holds kernels.mutex().
   Status make_pool();
+  Status make_reports();
   /// Calls `act` with this device's context current; a failure is reported as one of `what`.
   template <class Act>
   Status with_context(std::string_view what, Act act) const {

@@ -159,6 +159,7 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
     std::lock_guard lock(device.kernels.mutex());
     if (const LoadedKernels* found = device.kernels.find(spec)) return found;
     if (Status status = device.make_pool(); !status.ok()) return status;
+    if (Status status = device.make_reports(); !status.ok()) return status;
     bool image_refused = false;
     Result<LoadedKernels> kernels = load(device, *plan, **image, &image_refused);
     if (kernels) return device.kernels.insert(*std::move(kernels));

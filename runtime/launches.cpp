@@ -9,7 +9,7 @@
 namespace jfa {
 
 kernel::PrepareArguments prepare_arguments(const ValidCall& valid, const AttentionCall& call,
-                                           std::int64_t output_rows) {
+                                           std::int64_t output_rows, kernel::OffsetReport* report) {
   kernel::PrepareArguments arguments{};
   const auto set = [](const Offsets& offsets, const void*& address, int& is_64) {
     address = reinterpret_cast<const void*>(offsets.address);
@@ -23,6 +23,7 @@ kernel::PrepareArguments prepare_arguments(const ValidCall& valid, const Attenti
   arguments.key_rows = static_cast<int>(valid.key.rows);
   arguments.output_rows = static_cast<int>(output_rows);
   arguments.query_heads = static_cast<int>(valid.query.heads);
+  arguments.report = report;
   return arguments;
 }
 
@@ -73,7 +74,8 @@ Status launch(const Device::Impl& device, const LoadedKernels& kernels, const Fo
   const LoadedEntry& prepare_entry = kernels.entries[0];
   const LoadedEntry& main_entry = kernels.entries[1];
   const LoadedEntry& merge_entry = kernels.entries[2];
-  kernel::PrepareArguments prepare = prepare_arguments(launches.valid, launches.call, launches.output.rows);
+  kernel::PrepareArguments prepare =
+      prepare_arguments(launches.valid, launches.call, launches.output.rows, launches.report);
   prepare.part_capacity = static_cast<int>(launches.map.part_capacity);
   prepare.header = reinterpret_cast<kernel::WorkspaceHeader*>(workspace + launches.map.header);
   prepare.tiles = reinterpret_cast<kernel::QueryTile*>(workspace + launches.map.tiles);

@@ -11,9 +11,10 @@
 
 namespace jfa {
 
-/// What a prepare entry reads: offsets and extents. The lists that it writes are left to the caller.
+/// What a prepare entry reads, offsets and extents, and where it reports. The lists that it writes are left
+/// to the caller.
 kernel::PrepareArguments prepare_arguments(const ValidCall& valid, const AttentionCall& call,
-                                           std::int64_t output_rows);
+                                           std::int64_t output_rows, kernel::OffsetReport* report);
 
 /// What one call launches, apart from where its workspace lies.
 struct ForwardLaunches {
@@ -22,6 +23,7 @@ struct ForwardLaunches {
   const Tensor& output;  // normalised
   std::uint64_t lse;     // 0: not wanted
   const WorkspaceMap& map;
+  kernel::OffsetReport* report;  // null: none
 };
 
 /// Enqueues the prepare entry, the main entry and, where keys may be cut into parts, the merge entry. The

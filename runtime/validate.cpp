@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "generator/spec.h"
+#include "runtime/footprint.h"
 
 namespace jfa {
 namespace {
@@ -20,7 +21,8 @@ constexpr std::int64_t kRowLimit = std::int64_t{1} << 30;
 constexpr std::int64_t kRowStrideLimitBytes = std::int64_t{1} << 34;
 constexpr std::int64_t kHeadStrideLimitBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kHeadLimit = 1 << 20;
-constexpr std::int64_t kBatchLimit = std::numeric_limits<std::int32_t>::max();
+// Threads of a prepare entry count sequences in 32 bits, by steps of 1024.
+constexpr std::int64_t kBatchLimit = std::numeric_limits<std::int32_t>::max() - 4095;
 // Device addresses have 49 bits at most; a tensor that spans more is a mistake in its strides.
 constexpr __int128 kSpanLimitBytes = __int128{1} << 57;
 constexpr std::uint64_t kWorkspaceAlignmentBytes = 256;
@@ -206,7 +208,50 @@ Status check_no_overlap(std::string_view name, const Tensor& tensor) {
   if (tensor.heads > 1 && tensor.rows > 0 && tensor.head_stride < tensor.head_dim)
     return invalid("{}.head_stride {} is below head_dim {}: heads would overlap", name, tensor.head_stride,
                    tensor.head_dim);
+  const std::optional<SelfOverlap> overlap = find_self_overlap(tensor);
+  if (!overlap) return {};
+  return invalid(
+      "{}.row_stride {} and {}.head_stride {}: row {} of head 0 and row 0 of head {} would overlap", name,
+      tensor.row_stride, name, tensor.head_stride, overlap->row, overlap->head);
+}
+
+Status check_apart(std::span<const Operand> written, std::span<const Operand> read) {
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    for (const std::span<const Operand>& others : {written.subspan(i + 1), read}) {
+      for (const Operand& other : others) {
+        if (!written[i].footprint.meets(other.footprint)) continue;
+        return invalid("{} {:#x} and {} {:#x} share memory: what is written must overlap nothing else",
+                       written[i].name, written[i].address, other.name, other.address);
+      }
+    }
+  }
   return {};
+}
+
+Operand operand(std::string_view name, const Tensor& tensor) {
+  return {name, tensor.address, Footprint::of(tensor)};
+}
+
+Operand float_operand(std::string_view name, std::uint64_t address, const Tensor& output) {
+  const std::int64_t bytes = address == 0 ? 0 : output.rows * output.heads * std::int64_t{sizeof(float)};
+  return {name, address, Footprint::of_bytes(address, static_cast<std::uint64_t>(bytes))};
+}
+
+OutputOperands output_operands(const Tensor& output, std::uint64_t lse) {
+  return {operand("output.address", output), float_operand("lse", lse, output)};
+}
+
+InputOperands input_operands(const ValidCall& valid, const AttentionCall& call) {
+  const auto offsets = [](std::string_view name, const Offsets& given) -> Operand {
+    const std::int64_t bytes = given.count * (given.type == OffsetType::int32 ? 4 : 8);
+    return {name, given.address, Footprint::of_bytes(given.address, static_cast<std::uint64_t>(bytes))};
+  };
+  return {operand("query.address", valid.query),
+          operand("key.address", valid.key),
+          operand("value.address", valid.value),
+          offsets("query_offset.address", call.broadcast_q ? Offsets{} : call.query_offset),
+          offsets("key_offset.address", call.key_offset),
+          offsets("output_offset.address", call.output_offset.value_or(Offsets{}))};
 }
 
 Status check_float_address(std::string_view name, std::uint64_t address) {
@@ -215,24 +260,45 @@ Status check_float_address(std::string_view name, std::uint64_t address) {
   return {};
 }
 
-Result<Tensor> validate_output(const ValidCall& valid, bool has_output_offset, const Tensor& output,
+namespace {
+
+// A tile of the query is read by the one item that then writes the same rows and heads of the output: so the
+// output may take the query's place, element by element.
+bool in_place(const ValidCall& valid, const AttentionCall& call, const Tensor& output) {
+  const Tensor& query = valid.query;
+  return !call.broadcast_q && !call.output_offset && output.address == query.address &&
+         output.row_stride == query.row_stride && output.head_stride == query.head_stride;
+}
+
+}  // namespace
+
+Result<Tensor> validate_output(const ValidCall& valid, const AttentionCall& call, const Tensor& output,
                                std::uint64_t lse) {
   const Result<Tensor> normal = normalize("output", output);
   if (!normal) return normal;
-  if (Status status = check_output_shape("output", valid, has_output_offset, *normal); !status.ok())
+  if (Status status = check_output_shape("output", valid, call.output_offset.has_value(), *normal);
+      !status.ok())
     return status;
   if (Status status = check_no_overlap("output", *normal); !status.ok()) return status;
   if (Status status = check_float_address("lse", lse); !status.ok()) return status;
+  InputOperands read = input_operands(valid, call);
+  if (in_place(valid, call, *normal)) read[0].footprint = {};
+  if (Status status = check_apart(output_operands(*normal, lse), read); !status.ok()) return status;
   return normal;
 }
 
-Status validate_workspace(Workspace workspace, std::uint64_t needed_bytes) {
+Status validate_workspace(Workspace workspace, std::uint64_t needed_bytes,
+                          std::initializer_list<std::span<const Operand>> others) {
   if (workspace.address == 0) return {};
   if (workspace.address % kWorkspaceAlignmentBytes != 0)
     return invalid("workspace.address {:#x} is not a multiple of {} bytes", workspace.address,
                    kWorkspaceAlignmentBytes);
   if (workspace.bytes < needed_bytes)
     return invalid("workspace.bytes {} is below the {} that this call needs", workspace.bytes, needed_bytes);
+  const Operand scratch[] = {
+      {"workspace.address", workspace.address, Footprint::of_bytes(workspace.address, needed_bytes)}};
+  for (const std::span<const Operand> operands : others)
+    if (Status status = check_apart(scratch, operands); !status.ok()) return status;
   return {};
 }
 

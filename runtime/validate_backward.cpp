@@ -68,8 +68,9 @@ Result<OutputGradient> validate_output_grad(const ValidCall& valid, bool has_out
   return normal;
 }
 
-Result<ValidBackward> validate_backward(const ValidCall& valid, bool has_output_offset,
+Result<ValidBackward> validate_backward(const ValidCall& valid, const AttentionCall& call,
                                         const BackwardTensors& tensors) {
+  const bool has_output_offset = call.output_offset.has_value();
   ValidBackward result;
   const Result<Tensor> output = normalize("output", tensors.output);
   if (!output) return output.status();
@@ -103,7 +104,24 @@ Result<ValidBackward> validate_backward(const ValidCall& valid, bool has_output_
   }
   result.output = *output;
   result.output_grad = *output_grad;
+  const GradientOperands written = gradient_operands(result);
+  if (Status status = check_apart(written, saved_operands(result, tensors.lse, tensors.lse_grad));
+      !status.ok())
+    return status;
+  if (Status status = check_apart(written, input_operands(valid, call)); !status.ok()) return status;
   return result;
+}
+
+GradientOperands gradient_operands(const ValidBackward& tensors) {
+  return {operand("query_grad.address", tensors.query_grad), operand("key_grad.address", tensors.key_grad),
+          operand("value_grad.address", tensors.value_grad)};
+}
+
+SavedOperands saved_operands(const ValidBackward& tensors, std::uint64_t lse, std::uint64_t lse_grad) {
+  const OutputGradient& output_grad = tensors.output_grad;
+  return {operand("output.address", tensors.output),
+          Operand{"output_grad.address", output_grad.address, Footprint::of(output_grad)},
+          float_operand("lse", lse, tensors.output), float_operand("lse_grad", lse_grad, tensors.output)};
 }
 
 bool needs_packing(const OutputGradient& output_grad) {

@@ -1,6 +1,7 @@
 // The contract of backward(), beyond that of the call itself.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "jfa/attention.h"
@@ -33,8 +34,14 @@ struct ValidBackward {
 Result<OutputGradient> validate_output_grad(const ValidCall& valid, bool has_output_offset,
                                             const OutputGradient& output_grad);
 
-Result<ValidBackward> validate_backward(const ValidCall& valid, bool has_output_offset,
+Result<ValidBackward> validate_backward(const ValidCall& valid, const AttentionCall& call,
                                         const BackwardTensors& tensors);
+
+/// What a backward writes, and what it reads beside the call's inputs.
+using GradientOperands = std::array<Operand, 3>;
+using SavedOperands = std::array<Operand, 4>;
+GradientOperands gradient_operands(const ValidBackward& tensors);
+SavedOperands saved_operands(const ValidBackward& tensors, std::uint64_t lse, std::uint64_t lse_grad);
 
 /// Whether the tensor memory accelerator does not take a normalised output gradient as it lies.
 bool needs_packing(const OutputGradient& output_grad);

@@ -11,6 +11,18 @@ jfa_add_test(backward_paths_test
   LABELS simulator
   TIMEOUT 600)
 
+jfa_add_test(unowned_rows_test
+  SOURCES unowned_rows_test.cpp
+  LIBRARIES jfa_attention_harness
+  LABELS simulator
+  TIMEOUT 600)
+
+jfa_add_test(bad_offsets_test
+  SOURCES bad_offsets_test.cpp
+  LIBRARIES jfa_attention_harness jfa_cuda_headers
+  LABELS simulator
+  TIMEOUT 300)
+
 jfa_add_test(backward_repeat_test
   SOURCES backward_repeat_test.cpp
   LIBRARIES jfa_attention_harness fmt::fmt

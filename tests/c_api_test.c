@@ -189,6 +189,13 @@ static void test_bad_calls(jfa_device* device) {
   call = good;
   call.struct_bytes = 0;
   CHECK_ERROR(jfa_forward(device, &call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT, "struct_bytes is 0");
+  call = good;
+  call.struct_bytes = sizeof call - 8;
+  CHECK_ERROR(jfa_forward(device, &call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
+              "jfa_call.struct_bytes is 280: its first version has 288 bytes");
+  call.struct_bytes = (uint64_t)1 << 40;
+  CHECK_ERROR(jfa_forward(device, &call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
+              "jfa_call.struct_bytes is 1099511627776");
   CHECK_ERROR(jfa_forward(NULL, &good, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT, "device is null");
   CHECK_ERROR(jfa_forward(device, NULL, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT, "call is null");
   CHECK_ERROR(jfa_forward(device, &good, NULL, 0, NULL, NULL), JFA_INVALID_ARGUMENT, "output is null");
@@ -204,9 +211,93 @@ static void test_bad_calls(jfa_device* device) {
   CHECK(jfa_forward(device, &call, &output, 0, &workspace, NULL) == JFA_OK);
   CHECK_ERROR(jfa_status(device, &workspace, NULL), JFA_INVALID_ARGUMENT, "key_offset[2] is 4");
   CHECK_ERROR(jfa_status(device, NULL, NULL), JFA_INVALID_ARGUMENT, "workspace is null");
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK); /* told already */
+  /* Without a workspace of the caller's: waiting tells it, or the next call does. */
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK_ERROR(jfa_synchronize(device, NULL), JFA_INVALID_ARGUMENT, "key_offset[2] is 4");
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK);
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK_ERROR(jfa_forward(device, &good, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT, "key_offset[2] is 4");
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK);
   CHECK_ROWS(output, untouched);
   workspace.bytes = 16;
   CHECK_ERROR(jfa_forward(device, &good, &output, 0, &workspace, NULL), JFA_INVALID_ARGUMENT, "16");
+}
+
+/* A program that was compiled with a later header, whose structures have more fields. */
+static void test_later_versions(jfa_device* device) {
+  struct {
+    jfa_call call;
+    int64_t unknown[2];
+  } later;
+  struct {
+    jfa_configuration configuration;
+    int64_t unknown;
+  } configuration;
+  const jfa_tensor output = make_tensor(device, kQueries, poison);
+  const float mean[kQueries] = {1.5F, 1.5F, 1.5F, 7.5F, 7.5F, 7.5F, 7.5F};
+  const float untouched[kQueries] = {-77, -77, -77, -77, -77, -77, -77};
+  uint64_t bytes = 0;
+  memset(&later, 0, sizeof later);
+  later.call = make_call(device);
+  later.call.struct_bytes = sizeof later;
+  later.unknown[1] = 0x500;
+  CHECK_ERROR(
+      jfa_forward(device, &later.call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
+      "jfa_call.struct_bytes is 304: byte 297 is 0x5, of a field that this library, whose jfa_call has "
+      "288 bytes, does not know");
+  CHECK_ERROR(jfa_workspace_bytes(&later.call, &bytes), JFA_INVALID_ARGUMENT, "byte 297");
+  CHECK_ROWS(output, untouched);
+  later.unknown[1] = 0;
+  CHECK(jfa_workspace_bytes(&later.call, &bytes) == JFA_OK);
+  CHECK(jfa_forward(device, &later.call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK);
+  CHECK_ROWS(output, mean);
+
+  memset(&configuration, 0, sizeof configuration);
+  configuration.configuration.struct_bytes = sizeof configuration;
+  configuration.configuration.head_dim = kHeadDim;
+  CHECK(jfa_supported(&configuration.configuration) == JFA_OK);
+  configuration.unknown = 1;
+  CHECK_ERROR(jfa_supported(&configuration.configuration), JFA_INVALID_ARGUMENT,
+              "jfa_configuration.struct_bytes is 64: byte 56 is 0x1");
+  configuration.configuration.struct_bytes = 48;
+  CHECK_ERROR(jfa_supported(&configuration.configuration), JFA_INVALID_ARGUMENT,
+              "jfa_configuration.struct_bytes is 48: its first version has 56 bytes");
+}
+
+static void test_reserved_fields(jfa_device* device) {
+  const jfa_call good = make_call(device);
+  const jfa_tensor output = make_tensor(device, kQueries, poison);
+  jfa_output_gradient gradient;
+  jfa_tensor spoilt = output;
+  jfa_call call = good;
+  uint64_t bytes = 0;
+  const struct {
+    int32_t* field;
+    const char* message;
+  } fields[] = {{&call.query.reserved, "query.reserved is 7: it must be 0"},
+                {&call.key.reserved, "key.reserved is 7"},
+                {&call.value.reserved, "value.reserved is 7"},
+                {&call.query_offset.reserved, "query_offset.reserved is 7"},
+                {&call.key_offset.reserved, "key_offset.reserved is 7"},
+                {&call.reserved, "jfa_call.reserved is 7"}};
+  size_t i;
+  for (i = 0; i < sizeof fields / sizeof *fields; ++i) {
+    *fields[i].field = 7;
+    CHECK_ERROR(jfa_forward(device, &call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT, fields[i].message);
+    *fields[i].field = 0;
+  }
+  spoilt.reserved = -1;
+  CHECK_ERROR(jfa_forward(device, &good, &spoilt, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
+              "output.reserved is -1");
+  memset(&gradient, 0, sizeof gradient);
+  gradient.reserved = 7;
+  CHECK_ERROR(jfa_backward_workspace_bytes(&good, &gradient, &bytes), JFA_INVALID_ARGUMENT,
+              "output_grad.reserved is 7");
+  /* What is not read may hold anything. */
+  call.output_offset.reserved = 7;
+  CHECK(jfa_workspace_bytes(&call, &bytes) == JFA_OK);
 }
 
 static void test_configurations(jfa_device* device) {
@@ -284,6 +375,8 @@ int main(void) {
   test_configurations(device);
   test_forward_and_backward(device);
   test_bad_calls(device);
+  test_later_versions(device);
+  test_reserved_fields(device);
   jfa_device_close(device);
   if (failures == 0) puts("all checks passed");
   return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "generator/plan.h"
+#include "templates/attention/backward_parameters.h"
 
 namespace {
 
@@ -109,6 +110,22 @@ TEST_CASE("a shared query takes its own entry as long as its group's heads fit a
   }
   spec.broadcast_q = false;
   CHECK_FALSE(takes_broadcast(plan(spec).value(), 1));
+}
+
+TEST_CASE("a backward's lists have room for unowned rows before the first sequence and behind the last") {
+  // One row more than a tile each: two tiles.
+  const auto map_of = [](bool broadcast_q) {
+    const WorkspaceShape call{1, broadcast_q ? 5 : 3 * 129, 3 * 129, 2};
+    return backward_workspace_map(plan_of(Target::sm_100f, Pass::backward, 64, broadcast_q),
+                                  {call, broadcast_q ? 5 : 3 * 129, 64, false});
+  };
+  CHECK(map_of(false).key_tile_capacity == 6);
+  CHECK(map_of(false).query_tile_capacity == 6);
+  CHECK(map_of(false).query_run_capacity == 6);
+  CHECK(map_of(false).short_tile_capacity == 12);
+  CHECK(map_of(true).key_tile_capacity == 6);
+  const BackwardWorkspaceMap map = map_of(true);
+  CHECK(map.delta - map.key_sequences >= 3 * sizeof(kernel::KeySequence));
 }
 
 TEST_CASE("parts of a shared query's keys keep the multiprocessors evenly busy") {

@@ -77,6 +77,17 @@ class CtypesTest(unittest.TestCase):
         with self.assertRaisesRegex(jfa_ctypes.Error, "toaster:0"):
             self.library.open("toaster:0")
 
+    def test_bad_offsets_without_a_workspace_are_heard_of(self):
+        call, output = self.call(), self.tensor(3, POISON)
+        call.key_offset = self.offsets([0, 2, 9])
+        self.library.jfa_forward(self.device, call, output, 0, None, None)
+        with self.assertRaisesRegex(jfa_ctypes.Error, r"key_offset\[2\] is 9") as caught:
+            self.library.jfa_synchronize(self.device, None)
+        self.assertEqual(caught.exception.kind, "invalid argument")
+        self.library.jfa_synchronize(self.device, None)
+        row = HEADS * HEAD_DIM
+        self.assertEqual(self.download("H", output.address, 3 * row), [POISON] * (3 * row))
+
     def test_configurations(self):
         configuration = jfa_ctypes.Configuration(head_dim=HEAD_DIM)
         self.library.jfa_supported(configuration)

@@ -42,6 +42,20 @@ CUresult allocate_from_pool(CUdeviceptr* address, std::size_t bytes, CUmemoryPoo
                          bytes);
 }
 
+CUresult allocate_host(void** host, std::size_t bytes, unsigned int flags) {
+  CUdeviceptr address = 0;
+  CUresult result = state->driver->cuMemHostAlloc(host, bytes, flags);
+  if (result == CUDA_SUCCESS) result = state->driver->cuMemHostGetDevicePointer(&address, *host, 0);
+  return note_allocation(result, &address, bytes);
+}
+
+CUresult free_host(void* host) {
+  CUdeviceptr address = 0;
+  if (state->driver->cuMemHostGetDevicePointer(&address, host, 0) == CUDA_SUCCESS)
+    state->allocations.erase(address);
+  return state->driver->cuMemFreeHost(host);
+}
+
 CUresult free_memory(CUdeviceptr address) {
   state->allocations.erase(address);
   return state->driver->cuMemFree(address);
@@ -110,6 +124,8 @@ LaunchRecorder::LaunchRecorder(const std::string& device_name) : state_(std::mak
   state_->table = *state_->driver;
   state_->table.cuMemAlloc = allocate;
   state_->table.cuMemAllocFromPoolAsync = allocate_from_pool;
+  state_->table.cuMemHostAlloc = allocate_host;
+  state_->table.cuMemFreeHost = free_host;
   state_->table.cuMemFree = free_memory;
   state_->table.cuMemFreeAsync = free_async;
   state_->table.cuLibraryLoadData = load_library;

@@ -30,7 +30,7 @@ jfa_add_test(runtime_tensor_maps_test
   LIBRARIES jfa_runtime jfa_cuda_headers
   LABELS host)
 
-foreach(subject launch loading device)
+foreach(subject launch loading device offsets)
   jfa_add_test(runtime_${subject}_test
     SOURCES runtime_${subject}_test.cpp runtime_forward_support.cpp runtime_fake_driver.cpp
     LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt

@@ -18,7 +18,7 @@ using test::fake_driver;
 const int kNoCacheFiles = setenv("JFA_CACHE", "off", 1);
 
 const Stream kStream = reinterpret_cast<Stream>(0x1000);
-constexpr std::uint64_t kAddress = 0x10000;
+constexpr std::uint64_t kAddress = 0x10000000;
 
 // All arguments of a backward of grouped heads, to be spoilt one by one.
 struct Arguments {
@@ -296,7 +296,7 @@ TEST_CASE("after the first call: no lock on the driver's side, no synchronisatio
   fake_driver().calls.clear();
   test::fake_current_context() = test::fake_primary_context();
   REQUIRE(arguments.run(device, workspace).ok());
-  std::vector<std::string> expected{"cuCtxGetCurrent"};
+  std::vector<std::string> expected{"cuCtxGetCurrent", "cuStreamIsCapturing", "cuStreamGetId"};
   expected.insert(expected.end(), 8, "cuTensorMapEncodeTiled");
   expected.insert(expected.end(), 5, "cuLaunchKernelEx");
   CHECK(fake_driver().calls == expected);
@@ -347,7 +347,7 @@ TEST_CASE("what is refused, by name and value") {
         "output.dtype fp16 differs from query.dtype bf16");
   CHECK(refusal([](Arguments& a) { a.lse = 0; }) ==
         "lse is null although the output has 300 rows of 8 heads");
-  CHECK(refusal([](Arguments& a) { a.lse += 2; }) == "lse 0x70002 is not a multiple of 4 bytes");
+  CHECK(refusal([](Arguments& a) { a.lse += 2; }) == "lse 0x70000002 is not a multiple of 4 bytes");
   CHECK(refusal([](Arguments& a) { a.lse_grad = 0x1001; }) == "lse_grad 0x1001 is not a multiple of 4 bytes");
   CHECK(refusal([](Arguments& a) { a.output_grad.rows = 1; }) ==
         "output_grad.rows 1 differs from the 300 rows of the call");
@@ -360,7 +360,7 @@ TEST_CASE("what is refused, by name and value") {
   CHECK(refusal([](Arguments& a) { a.output_grad.address = 0; }) ==
         "output_grad.address is null although it has 300 rows of 8 heads");
   CHECK(refusal([](Arguments& a) { a.output_grad.address += 1; }) ==
-        "output_grad.address 0x80001 is not a multiple of 2 bytes");
+        "output_grad.address 0x80000001 is not a multiple of 2 bytes");
   CHECK(refusal([](Arguments& a) { a.output_grad.row_stride = INT64_MIN; }) ==
         "output_grad.row_stride -9223372036854775808 at an extent of 300 reaches 2^57 elements");
   CHECK(refusal([](Arguments& a) { a.query_grad.rows = 299; }) ==
@@ -369,7 +369,7 @@ TEST_CASE("what is refused, by name and value") {
   CHECK(refusal([](Arguments& a) { a.value_grad.row_stride = 0; }) ==
         "value_grad.row_stride 0 is below head_dim 24: rows would overlap");
   CHECK(refusal([](Arguments& a) { a.value_grad.address += 8; }) ==
-        "value_grad.address 0xb0008 is not a multiple of 16 bytes");
+        "value_grad.address 0xb0000008 is not a multiple of 16 bytes");
   CHECK(refusal([](Arguments& a) { a.call.key.heads = 3; }) == "value.heads 2 differs from key.heads 3");
   CHECK(refusal(
             [](Arguments& a) {
@@ -377,6 +377,41 @@ TEST_CASE("what is refused, by name and value") {
               a.output.rows = 1000;
             },
             Arguments()) == "output_grad.rows 300 differs from output.rows 1000");
+}
+
+TEST_CASE(
+    "gradients over one another or over what is read are refused, views into one fused buffer are not") {
+  CHECK(refusal([](Arguments& a) { a.value_grad.address = a.key_grad.address; }) ==
+        "key_grad.address 0xa0000000 and value_grad.address 0xa0000000 share memory: what is written must "
+        "overlap nothing else");
+  CHECK(refusal([](Arguments& a) {
+          a.query_grad.address = a.call.query.address;
+        }).starts_with("query_grad.address 0x10000000 and query.address 0x10000000"));
+  CHECK(refusal([](Arguments& a) {
+          a.key_grad.address = a.output.address;
+        }).starts_with("key_grad.address 0x60000000 and output.address"));
+  CHECK(refusal([](Arguments& a) {
+          a.value_grad.address = a.output_grad.address;
+        }).starts_with("value_grad.address 0x80000000 and output_grad.address"));
+  CHECK(refusal([](Arguments& a) {
+          a.lse = a.query_grad.address;
+        }).starts_with("query_grad.address 0x90000000 and lse 0x90000000"));
+  CHECK(refusal([](Arguments& a) {
+          a.lse_grad = a.key_grad.address;
+        }).starts_with("key_grad.address 0xa0000000 and lse_grad"));
+  CHECK(refusal([](Arguments& a) {
+          a.key_grad.row_stride = a.key_grad.head_stride;
+        }).starts_with("key_grad.row_stride 24 and key_grad.head_stride 24: row 1 of head 0"));
+  Device device = fresh_device();
+  Arguments fused;
+  fused.value_grad.row_stride = fused.key_grad.row_stride = fused.query_grad.row_stride = (8 + 2 + 2) * 24;
+  fused.key_grad.address = fused.query_grad.address + 8 * 24 * 2;
+  fused.value_grad.address = fused.key_grad.address + 2 * 24 * 2;
+  const Workspace workspace = workspace_for(device, fused);
+  const Status status = fused.run(device, workspace);
+  CHECK_MESSAGE(status.ok(), status.message());
+  fused.call.value.address = workspace.address;
+  CHECK(fused.run(device, workspace).message().starts_with("workspace.address 0x"));
 }
 
 TEST_CASE("a workspace that is too small or unaligned is refused with both numbers") {

@@ -54,6 +54,9 @@ CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       *value = fake.memory_pools;
       return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+      *value = fake.maps_host_memory;
+      return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -227,6 +230,30 @@ void fill_memory_calls(DriverTable& table) {
     NEEDS_CONTEXT();
     return CUDA_SUCCESS;
   };
+  table.cuMemHostAlloc = [](void** host, std::size_t bytes, unsigned flags) {
+    ENTER(cuMemHostAlloc);
+    NEEDS_CONTEXT();
+    if (flags != CU_MEMHOSTALLOC_DEVICEMAP) return CUDA_ERROR_INVALID_VALUE;
+    CUdeviceptr address = 0;
+    const CUresult result = allocate(&address, bytes);
+    *host = reinterpret_cast<void*>(address);
+    std::memset(*host, 0xff, bytes);
+    std::lock_guard lock(fake_driver().mutex);
+    fake_driver().host_blocks.insert(*host);
+    return result;
+  };
+  table.cuMemHostGetDevicePointer = [](CUdeviceptr* address, void* host, unsigned) {
+    ENTER(cuMemHostGetDevicePointer);
+    NEEDS_CONTEXT();
+    *address = reinterpret_cast<CUdeviceptr>(host);
+    return CUDA_SUCCESS;
+  };
+  table.cuMemFreeHost = [](void* host) {
+    ENTER(cuMemFreeHost);
+    NEEDS_CONTEXT();
+    std::lock_guard lock(fake_driver().mutex);
+    return fake_driver().host_blocks.erase(host) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  };
   table.cuMemPoolCreate = [](CUmemoryPool* pool, const CUmemPoolProps*) {
     ENTER(cuMemPoolCreate);
     *pool = handle<CUmemoryPool>(&pool_tag);
@@ -308,6 +335,12 @@ void fill_stream_calls(DriverTable& table) {
     ENTER(cuStreamIsCapturing);
     NEEDS_CONTEXT();
     *status = fake_driver().capture;
+    return CUDA_SUCCESS;
+  };
+  table.cuStreamGetId = [](CUstream stream, unsigned long long* id) {
+    ENTER(cuStreamGetId);
+    NEEDS_CONTEXT();
+    *id = reinterpret_cast<std::uintptr_t>(stream);
     return CUDA_SUCCESS;
   };
   // An odd stream handle belongs to device 1.

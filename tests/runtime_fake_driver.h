@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct FakeDriver {
   int sm_count = 4;
   int ctas_per_sm = 1;
   bool memory_pools = true;
+  bool maps_host_memory = true;
   int gpu_count = 1;
   std::map<std::uint64_t, int> owners;  // of addresses that are not memory of device 0
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -70,6 +72,7 @@ struct FakeDriver {
   std::string image;                              // the last one loaded
   std::map<std::uint64_t, CUstream> pool_blocks;  // live allocations from the pool
   int live_primary_contexts = 0;
+  std::set<void*> host_blocks;  // live, of cuMemHostAlloc; the device has them at the same address
 
   bool record = true;  // false: keep no list of calls, so that none of its memory is counted
   std::vector<std::unique_ptr<std::uint64_t[]>> memory;

@@ -9,7 +9,7 @@
 namespace jfa::test {
 
 inline const Stream kStream = reinterpret_cast<Stream>(0x1000);
-inline constexpr std::uint64_t kAddress = 0x10000;
+inline constexpr std::uint64_t kAddress = 0x10000000;
 
 bool contains(const std::string& text, const std::string& part);
 

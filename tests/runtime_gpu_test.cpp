@@ -239,6 +239,63 @@ TEST_CASE("bug-pool 28, 29: bad offsets compute nothing and are named") {
   CHECK_MESSAGE(bad.message().starts_with("query_offset[2] is 160"), bad.message());
 }
 
+TEST_CASE("bad offsets without a workspace of the caller's are told once, and to their stream alone") {
+  Device device = gpu();
+  FlatCall bad(device, 100, 64, 2), good(device, 100, 64, 2);
+  bad.set_lengths({80, 80});
+  good.set_lengths({80, 20});
+  const CUstream stream = make_stream(), other = make_stream();
+  const auto told = [](const Status& status) {
+    return status.kind() == ErrorKind::kInvalidArgument &&
+           status.message().starts_with("query_offset[2] is 160: ");
+  };
+  for (int i = 0; i < 100; ++i) {
+    REQUIRE(bad.run(stream, false).ok());
+    REQUIRE(good.run(other, false).ok());
+    REQUIRE(device.synchronize(other).ok());
+    REQUIRE(told(device.synchronize(stream)));
+    REQUIRE(device.synchronize(stream).ok());
+  }
+  good.check_result();
+  // The next call tells it once the kernel has run, whoever waits for that.
+  REQUIRE(bad.run(stream, false).ok());
+  {
+    const Current current;
+    check(driver().cuStreamSynchronize(stream));
+  }
+  CHECK(told(good.run(stream, false)));
+  CHECK(good.run(stream, false).ok());
+  CHECK(device.synchronize(stream).ok());
+}
+
+TEST_CASE("bad offsets of a captured call are in its workspace, and nobody else hears of them") {
+  Device device = gpu();
+  FlatCall flat(device, 100, 64, 2);
+  flat.set_lengths({80, 20});
+  REQUIRE(flat.run(nullptr).ok());  // loads the kernel
+  REQUIRE(device.synchronize().ok());
+  const CUstream stream = make_stream(), other = make_stream();
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  {
+    const Current current;
+    check(EXTRA_CALL(cuStreamBeginCapture)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    REQUIRE(flat.run(stream).ok());
+    // Another thread's call asks after its own stream meanwhile.
+    std::thread([&] {
+      const Status beside = flat.run(other);
+      CHECK_MESSAGE(beside.ok(), beside.message());
+    }).join();
+    check(EXTRA_CALL(cuStreamEndCapture)(stream, &graph));
+    check(EXTRA_CALL(cuGraphInstantiateWithFlags)(&executable, graph, 0));
+    device.synchronize(other).or_throw();
+    flat.set_lengths({80, 80});
+    check(EXTRA_CALL(cuGraphLaunch)(executable, stream));
+  }
+  CHECK(device.synchronize(stream).ok());
+  CHECK(status(device, flat.workspace(), stream).message().starts_with("query_offset[2] is 160: "));
+}
+
 TEST_CASE("out of memory: an error, and the process goes on") {
   Device device = gpu();
   const Result<std::uint64_t> address = device.allocate(std::uint64_t{1} << 46);

@@ -154,10 +154,10 @@ TEST_CASE("after the first call: no lock on the driver's side, no allocation, no
   const Workspace workspace = workspace_for(device, call);
   test::fake_current_context() = test::fake_primary_context();
   REQUIRE(forward(device, call, output_of(call), 0, workspace, kStream).ok());
-  CHECK(fake_driver().calls == std::vector<std::string>{"cuCtxGetCurrent", "cuTensorMapEncodeTiled",
-                                                        "cuTensorMapEncodeTiled", "cuTensorMapEncodeTiled",
-                                                        "cuTensorMapEncodeTiled", "cuLaunchKernelEx",
-                                                        "cuLaunchKernelEx"});
+  CHECK(fake_driver().calls ==
+        std::vector<std::string>{"cuCtxGetCurrent", "cuStreamIsCapturing", "cuStreamGetId",
+                                 "cuTensorMapEncodeTiled", "cuTensorMapEncodeTiled", "cuTensorMapEncodeTiled",
+                                 "cuTensorMapEncodeTiled", "cuLaunchKernelEx", "cuLaunchKernelEx"});
   const Tensor output = output_of(call);
   fake_driver().record = false;
   const long before = allocations.load();

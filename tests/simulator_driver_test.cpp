@@ -159,6 +159,30 @@ TEST_CASE("memory: allocations, copies and fills stay inside live allocations") 
   CHECK(driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                      reinterpret_cast<CUdeviceptr>(host.data())) == CUDA_ERROR_INVALID_VALUE);
 
+  void* mapped = nullptr;
+  int maps = 0;
+  CHECK(driver.cuDeviceGetAttribute(&maps, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 0) == CUDA_SUCCESS);
+  CHECK(maps == 1);
+  CHECK(driver.cuMemHostAlloc(&mapped, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(driver.cuMemHostAlloc(&mapped, 64, 0x80) == CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(driver.cuMemHostAlloc(&mapped, 64, CU_MEMHOSTALLOC_DEVICEMAP) == CUDA_SUCCESS);
+  auto* words = static_cast<std::uint32_t*>(mapped);
+  CUdeviceptr on_device = 0, inside = 0;
+  REQUIRE(driver.cuMemHostGetDevicePointer(&on_device, words, 0) == CUDA_SUCCESS);
+  CHECK(driver.cuMemHostGetDevicePointer(&inside, words + 15, 0) == CUDA_SUCCESS);
+  CHECK(inside == on_device + 60);
+  CHECK(driver.cuMemHostGetDevicePointer(&inside, words + 16, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(driver.cuMemHostGetDevicePointer(&inside, host.data(), 0) == CUDA_ERROR_INVALID_VALUE);
+  words[3] = 77;
+  CHECK(driver.cuMemcpyDtoDAsync(on_device + 16, on_device + 12, 4, nullptr) == CUDA_SUCCESS);
+  CHECK(words[4] == 77);
+  CHECK(driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, on_device) == CUDA_SUCCESS);
+  CHECK(type == CU_MEMORYTYPE_HOST);
+  CHECK(driver.cuMemFree(on_device) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(driver.cuMemFreeHost(words + 1) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(driver.cuMemFreeHost(words) == CUDA_SUCCESS);
+  CHECK(driver.cuMemFreeHost(words) == CUDA_ERROR_INVALID_VALUE);
+
   CHECK(driver.cuMemFree(a + 4) == CUDA_ERROR_INVALID_VALUE);
   CHECK(driver.cuMemFree(a) == CUDA_SUCCESS);
   CHECK(driver.cuMemFree(a) == CUDA_ERROR_INVALID_VALUE);
@@ -197,6 +221,24 @@ TEST_CASE("streams and events") {
   CUstream stream = nullptr;
   CHECK(driver.cuStreamCreate(&stream, 2) == CUDA_ERROR_INVALID_VALUE);
   REQUIRE(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  unsigned long long id = 0, again = 0, legacy = 0, per_thread = 0;
+  CHECK(driver.cuStreamGetId(stream, &id) == CUDA_SUCCESS);
+  CHECK(driver.cuStreamGetId(stream, &again) == CUDA_SUCCESS);
+  CHECK(driver.cuStreamGetId(nullptr, &legacy) == CUDA_SUCCESS);
+  CHECK(driver.cuStreamGetId(CU_STREAM_PER_THREAD, &per_thread) == CUDA_SUCCESS);
+  CHECK(again == id);
+  CHECK(id != legacy);
+  CHECK(id != per_thread);
+  CHECK(legacy != per_thread);
+  CUstream later = nullptr;
+  REQUIRE(driver.cuStreamCreate(&later, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
+  CHECK(driver.cuStreamDestroy(later) == CUDA_SUCCESS);
+  CHECK(driver.cuStreamGetId(later, &again) == CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE(driver.cuStreamCreate(&later, CU_STREAM_DEFAULT) == CUDA_SUCCESS);  // perhaps the same handle
+  unsigned long long newest = 0;
+  CHECK(driver.cuStreamGetId(later, &newest) == CUDA_SUCCESS);
+  CHECK(newest == id + 2);
+  CHECK(driver.cuStreamDestroy(later) == CUDA_SUCCESS);
   CUcontext owner = nullptr;
   CHECK(driver.cuStreamGetCtx(stream, &owner) == CUDA_SUCCESS);
   CHECK(owner == context.get());

@@ -6,7 +6,7 @@ endforeach()
 
 # The kernels for compute capability 9.0, end to end: the suites of the other areas on a simulated Hopper.
 set(hopper_device JFA_TEST_DEVICE=sim:sm_90a)
-foreach(suite IN ITEMS bug_pool_test backward_bug_pool_test forward_edges_test)
+foreach(suite IN ITEMS bug_pool_test backward_bug_pool_test forward_edges_test unowned_rows_test bad_offsets_test)
   jfa_discover_tests(${suite} PREFIX "hopper " LABEL hopper_simulator TIMEOUT 600 ENVIRONMENT ${hopper_device})
 endforeach()
 foreach(shard IN ITEMS 1 2)

@@ -152,9 +152,9 @@ TEST_CASE("bad files are refused in one line that names argument and value") {
         {"key_offset[3] is 19"});
     refused(
         [](Tensors& t) {
-          t.add("query_offset", std::vector<std::int64_t>{1, 5, 5, 14});
+          t.add("query_offset", std::vector<std::int64_t>{-1, 5, 5, 14});
         },
-        {"query_offset[0] is 1"});
+        {"query_offset[0] is -1"});
     refused(
         [](Tensors& t) {
           t.add("query_offset", std::vector<std::int64_t>{0, 5, 5, INT64_MAX});
@@ -246,6 +246,10 @@ TEST_CASE("output and lse are written, and --check agrees") {
   Problem problem = small_problem();
   std::vector<std::string> options{"--check", "-o", out};
   SUBCASE("plain") {}
+  SUBCASE("rows before the first offset and behind the last") {
+    problem.query_offset = {2, 5, 5, 13};
+    problem.key_offset = {6, 7, 9, 17};
+  }
   SUBCASE("window and scale") {
     problem.window = 2;
     problem.scale = -0.5;
@@ -285,6 +289,10 @@ TEST_CASE("--backward writes gradients, and --check agrees with them") {
   std::vector<std::string> options{"--backward", "--check", "-o", out};
   bool lse_gradient = false;
   SUBCASE("plain") {}
+  SUBCASE("rows before the first offset and behind the last") {
+    problem.query_offset = {2, 5, 5, 13};
+    problem.key_offset = {6, 7, 9, 17};
+  }
   SUBCASE("the LSE has a gradient too, fp16") {
     problem = flat_broadcast_problem(3, {7, 0, 9}, {2, 2}, 16, DType::fp16);
     randomize(problem, 2);

@@ -109,6 +109,7 @@ bool report_cache() {
 
 void report_variables() {
   std::vector<std::string> names(std::begin(kNvrtcVariables), std::end(kNvrtcVariables));
+  names.emplace_back("JFA_CHECK_OFFSETS");
   for (const CacheVariable& variable : cache_variables()) names.emplace_back(variable.name);
   bool any = false;
   for (const std::string& name : names) {

@@ -40,7 +40,9 @@ struct Tensor {
   }
 };
 
-/// Prefix sums of sequence lengths: `count` = batch + 1 device integers, the first of them 0.
+/// Where the sequences' rows begin, and behind them where the last one's end: `count` = batch + 1 device
+/// integers that never decrease, from 0 up to the tensor's rows. Rows before the first offset and behind the
+/// last belong to no sequence, so a piece of a longer batch's offsets, on the same tensors, is a batch.
 struct Offsets {
   std::uint64_t address = 0;
   std::int64_t count = 0;
@@ -55,7 +57,8 @@ struct AttentionCall {
   Tensor value;          ///< [total_kv, Hkv, D]
   Offsets query_offset;  ///< [batch+1]; ignored with broadcast_q
   Offsets key_offset;    ///< [batch+1]
-  /// First output row of every sequence, [batch+1]. Default: query_offset, or b * q_len with broadcast_q.
+  /// First output row of every sequence, [batch+1]. A sequence has as many output rows as query rows; the
+  /// next offset lies behind them. Default: query_offset, or b * q_len with broadcast_q.
   std::optional<Offsets> output_offset;
   /// Keeps the pairs with |i - j| <= window, both counted from the start of their own sequence. 0 is the
   /// diagonal, nullopt no window.
@@ -76,8 +79,8 @@ struct Configuration {
   std::string target = "sm_100f";  ///< sm_100f, sm_100a, sm_103a, sm_90a
 };
 
-/// Device memory the call may scribble on. address: 256-byte aligned; 0 = take it from the library's own
-/// stream-ordered pool.
+/// Device memory the call may scribble on, overlapping nothing. address: 256-byte aligned; 0 = take it from
+/// the library's own stream-ordered pool.
 struct Workspace {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
@@ -102,7 +105,9 @@ class Device {
   Status upload(std::uint64_t destination, const void* source, std::uint64_t bytes);
   Status download(void* destination, std::uint64_t source, std::uint64_t bytes);
   Status fill(std::uint64_t destination, std::uint8_t byte, std::uint64_t bytes);
-  /// Waits for the stream's work and returns the first error it met.
+  /// Waits for the stream's work and returns the first error it met. kInvalidArgument with name, index and
+  /// value if a forward() or backward() on the stream has found a bad offset since the last time that was
+  /// told; that call computed nothing.
   Status synchronize(Stream stream = nullptr);
 
   struct Impl;
@@ -114,10 +119,17 @@ class Device {
 };
 
 /// Enqueues the attention of `call` on `stream`.
-/// output: [output rows, Hq, D], the query's dtype; rows that no sequence owns stay untouched.
-/// lse: device address of fp32 [Hq, output rows], natural logarithm; 0 if not wanted.
+/// output: [output rows, Hq, D], the query's dtype; rows that no sequence owns stay untouched. It overlaps
+/// neither itself nor anything else that the call uses; without broadcast_q and output_offset it may be the
+/// query itself, with the same address and strides.
+/// lse: device address of fp32 [Hq, output rows], natural logarithm, overlapping nothing; 0 if not wanted.
 /// Errors: kInvalidArgument names the argument and its value, before anything is launched. Bad offsets are
-/// found on the device: see status().
+/// found on the device, where such a call computes nothing: Device::synchronize(stream) tells it, or the next
+/// forward() or backward() on the stream, which then does nothing but return kInvalidArgument with name,
+/// index and value of the first bad offset; both tell it once. JFA_CHECK_OFFSETS=1 has every call wait for
+/// its stream and tell its own. Of a call that is captured into a graph, and on a device that does not map
+/// host memory, only status() tells; a process's streams beyond the first 4096 of a device tell for one
+/// another.
 Status forward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
                Workspace workspace = {}, Stream stream = nullptr);
 
@@ -148,10 +160,10 @@ struct OutputGradient {
 /// Enqueues the gradients of the attention of `call` on `stream`; the same bits on every run.
 /// output, lse: what forward() gave for the same call. lse: fp32 [Hq, output rows].
 /// output_grad: [output rows, Hq, D]. lse_grad: fp32 [Hq, output rows], or 0 if the LSE has no gradient.
-/// query_grad, key_grad, value_grad: like query, key and value, overlapping nothing. Every row is written:
-/// rows that no sequence owns, query rows without a key and keys that no query sees get 0. With broadcast_q,
-/// query_grad is the sum over the batch.
-/// Errors: as forward().
+/// query_grad, key_grad, value_grad: like query, key and value, overlapping nothing (views into one buffer
+/// may lie between one another). Every row is written: rows that no sequence owns, query rows without a key
+/// and keys that no query sees get 0. With broadcast_q, query_grad is the sum over the batch. Errors: as
+/// forward().
 Status backward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
                 const OutputGradient& output_grad, std::uint64_t lse_grad, const Tensor& query_grad,
                 const Tensor& key_grad, const Tensor& value_grad, Workspace workspace = {},
@@ -161,8 +173,9 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
 Result<std::uint64_t> backward_workspace_bytes(const AttentionCall& call, const OutputGradient& output_grad);
 
 /// Reads what the kernels of the last call wrote into its workspace, after synchronising `stream`:
-/// kInvalidArgument with offset name, index and value if an offset was bad (nothing was computed then).
-/// workspace: the one that the caller gave to forward() or backward().
+/// kInvalidArgument with offset name, index and value if an offset was bad (nothing was computed then), which
+/// synchronize() and the next call then do not tell again. workspace: the one that the caller gave to
+/// forward() or backward(). The only one to tell what the replay of a captured call found.
 Status status(Device& device, Workspace workspace, Stream stream = nullptr);
 
 /// Whether a kernel exists for the configuration; the error names the field and its value.

@@ -9,8 +9,11 @@
  * the one that the CUDA runtime, PyTorch and others use, so memory and streams of theirs can be given as they
  * are.
  *
- * A structure filled with zeros has every default. Set the first field of jfa_call and jfa_configuration to
- * their size; jfa_call_init() and jfa_configuration_init() do both. */
+ * A structure filled with zeros has every default; reserved fields must be 0. Set the first field of jfa_call
+ * and jfa_configuration to their size; jfa_call_init() and jfa_configuration_init() do both. Later versions
+ * may add fields at the end of these two: what a smaller struct_bytes leaves out has its default, and what a
+ * larger one adds must be 0 or is refused with JFA_INVALID_ARGUMENT. So a program and a library of different
+ * ages go together as long as the program asks for nothing that the library does not know. */
 #ifndef JFA_JFA_H
 #define JFA_JFA_H
 
@@ -79,7 +82,9 @@ jfa_error jfa_upload(jfa_device* device, uint64_t destination, const void* sourc
 jfa_error jfa_download(jfa_device* device, void* destination, uint64_t source, uint64_t bytes);
 jfa_error jfa_fill(jfa_device* device, uint64_t destination, uint8_t byte, uint64_t bytes);
 
-/* Waits for the stream's work and returns the first error it met. */
+/* Waits for the stream's work and returns the first error it met; JFA_INVALID_ARGUMENT with name, index and
+ * value if a jfa_forward() or jfa_backward() on the stream has found a bad offset since the last time that
+ * was told. That call computed nothing. */
 jfa_error jfa_synchronize(jfa_device* device, jfa_stream stream);
 
 /* ---- What is computed ---- */
@@ -101,7 +106,9 @@ typedef struct jfa_tensor {
   int32_t reserved; /* 0 */
 } jfa_tensor;
 
-/* Prefix sums of sequence lengths: batch + 1 device integers, the first of them 0. */
+/* Where the sequences' rows begin, and behind them where the last one's end: batch + 1 device integers that
+ * never decrease, from 0 up to the tensor's rows. Rows before the first offset and behind the last belong to
+ * no sequence. */
 typedef struct jfa_offsets {
   uint64_t address;
   int64_t count; /* batch + 1 */
@@ -197,7 +204,11 @@ static inline void jfa_configuration_init(jfa_configuration* configuration) {
  * output: [output rows, Hq, D], the query's dtype; output rows: total_q, or batch * q_len with broadcast_q.
  * Rows that no sequence owns stay untouched. lse: address of fp32 [Hq, output rows], natural logarithm; 0 if
  * not wanted. workspace: of jfa_workspace_bytes(); null: taken from the library's own stream-ordered pool.
- * Bad offsets are found on the device: see jfa_status(). */
+ * Bad offsets are found on the device, where such a call computes nothing: jfa_synchronize() of the stream
+ * tells it, or the next jfa_forward() or jfa_backward() on the stream, which then does nothing but return
+ * JFA_INVALID_ARGUMENT with name, index and value of the first bad offset; both tell it once. With the
+ * environment's JFA_CHECK_OFFSETS=1 every call waits for its stream and tells its own. Of a call that is
+ * captured into a graph only jfa_status() tells. */
 jfa_error jfa_forward(jfa_device* device, const jfa_call* call, const jfa_tensor* output, uint64_t lse,
                       const jfa_workspace* workspace, jfa_stream stream);
 
@@ -220,7 +231,8 @@ jfa_error jfa_backward_workspace_bytes(const jfa_call* call, const jfa_output_gr
                                        uint64_t* bytes);
 
 /* Waits for `stream`, then tells what the last call found that was given this workspace: JFA_INVALID_ARGUMENT
- * with name, index and value of a bad offset (nothing was computed then), JFA_DEVICE if a kernel failed. */
+ * with name, index and value of a bad offset (nothing was computed then), which jfa_synchronize() and the
+ * next call then do not tell again; JFA_DEVICE if a kernel failed. */
 jfa_error jfa_status(jfa_device* device, const jfa_workspace* workspace, jfa_stream stream);
 
 /* ---- What there is to compute with ---- */

@@ -64,6 +64,7 @@ CUresult SimulatedDriver::cuDeviceGetAttribute(int* value, CUdevice_attribute at
         return hopper ? 3'201'000 : 3'996'000;  // kHz
 
       case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+      case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
       case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
       case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
@@ -75,7 +76,7 @@ CUresult SimulatedDriver::cuDeviceGetAttribute(int* value, CUdevice_attribute at
       case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
         return 1;
 
-      // Managed and host-mapped memory, textures, graphics, remote devices: none of it here.
+      // Managed memory, textures, graphics, remote devices: none of it here.
       default:
         return 0;
     }

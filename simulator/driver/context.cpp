@@ -84,10 +84,12 @@ CUresult SimulatedDriver::cuDevicePrimaryCtxRelease(CUdevice device) {
 void SimulatedDriver::destroy_context() {
   for (const CUdeviceptr address : allocations_) memory_.free(address);
   allocations_.clear();
+  for (const auto& [host, address] : host_allocations_) memory_.free(address);
+  host_allocations_.clear();
   streams_.clear();
   events_.clear();
   pools_.clear();
-  legacy_stream_ = per_thread_stream_ = Stream();
+  legacy_stream_.pending = per_thread_stream_.pending = CUDA_SUCCESS;
 }
 
 CUresult SimulatedDriver::cuCtxGetCurrent(CUcontext* context) {

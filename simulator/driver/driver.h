@@ -106,6 +106,10 @@ class SimulatedDriver {
   CUresult cuMemcpyHtoDAsync(CUdeviceptr destination, const void* source, size_t bytes, CUstream stream);
   CUresult cuMemcpyDtoHAsync(void* destination, CUdeviceptr source, size_t bytes, CUstream stream);
   CUresult cuMemcpyDtoDAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream);
+  /// Host memory has an address of its own on the device.
+  CUresult cuMemHostAlloc(void** host, size_t bytes, unsigned int flags);
+  CUresult cuMemFreeHost(void* host);
+  CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* host, unsigned int flags);
   CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count, CUstream stream);
   CUresult cuMemsetD32Async(CUdeviceptr address, unsigned int value, size_t count, CUstream stream);
   CUresult cuMemsetD2D8Async(CUdeviceptr address, size_t pitch, unsigned char value, size_t width,
@@ -117,6 +121,7 @@ class SimulatedDriver {
   CUresult cuStreamSynchronize(CUstream stream);
   CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status);
   CUresult cuStreamGetCtx(CUstream stream, CUcontext* context);
+  CUresult cuStreamGetId(CUstream stream, unsigned long long* id);
   CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode);
 
   CUresult cuEventCreate(CUevent* event, unsigned int flags);
@@ -145,6 +150,7 @@ class SimulatedDriver {
 
  private:
   struct Stream {
+    unsigned long long id = 0;
     unsigned int flags = CU_STREAM_DEFAULT;
     CUresult pending = CUDA_SUCCESS;  // of a kernel that failed since the last synchronisation
   };
@@ -206,9 +212,12 @@ class SimulatedDriver {
 
   DeviceMemory memory_;
   std::set<CUdeviceptr> allocations_;  // of the context: not those of modules
-  int retained_ = 0;                   // of the primary context; its address is the context's handle
-  Stream legacy_stream_;
-  Stream per_thread_stream_;
+  std::map<const void*, CUdeviceptr>
+      host_allocations_;  // where the device has them; these too are of the context
+  int retained_ = 0;      // of the primary context; its address is the context's handle
+  unsigned long long next_stream_id_ = 3;
+  Stream legacy_stream_{.id = 1};
+  Stream per_thread_stream_{.id = 2};
   Handles<CUstream, Stream> streams_;
   Handles<CUevent, Event> events_;
   Handles<CUmemoryPool, Pool> pools_;

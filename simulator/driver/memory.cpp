@@ -1,4 +1,5 @@
-// Device memory: allocation, pools, copies and fills, all checked against the live allocations.
+// Device memory, and host memory that the device sees: allocation, pools, copies and fills, all checked
+// against the live allocations.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -89,6 +90,42 @@ CUresult SimulatedDriver::cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t b
   return cuMemAllocAsync(address, bytes, stream);
 }
 
+CUresult SimulatedDriver::cuMemHostAlloc(void** host, size_t bytes, unsigned int flags) {
+  constexpr unsigned int kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (host == nullptr || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = require_context()) return error;
+  const CUdeviceptr address = memory_.allocate(bytes);
+  *host = memory_.host(address, bytes);
+  host_allocations_[*host] = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult SimulatedDriver::cuMemFreeHost(void* host) {
+  if (const CUresult error = require_context()) return error;
+  const auto found = host_allocations_.find(host);
+  if (found == host_allocations_.end()) {
+    return refuse(CUDA_ERROR_INVALID_VALUE, "free of host memory that cuMemHostAlloc did not give");
+  }
+  memory_.free(found->second);
+  host_allocations_.erase(found);
+  return CUDA_SUCCESS;
+}
+
+// Also of a pointer into the memory, as on a real device.
+CUresult SimulatedDriver::cuMemHostGetDevicePointer(CUdeviceptr* address, void* host, unsigned int flags) {
+  if (address == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = require_context()) return error;
+  auto found = host_allocations_.upper_bound(host);
+  if (found == host_allocations_.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --found;
+  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(host) -
+                                                 static_cast<const std::byte*>(found->first));
+  if (memory_.find(found->second)->size_bytes <= offset) return CUDA_ERROR_INVALID_VALUE;
+  *address = found->second + offset;
+  return CUDA_SUCCESS;
+}
+
 CUresult SimulatedDriver::copy(std::byte* destination, const std::byte* source, size_t bytes) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (destination == nullptr || source == nullptr) {
@@ -175,6 +212,8 @@ CUresult SimulatedDriver::cuPointerGetAttribute(void* data, CUpointer_attribute 
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const DeviceMemory::Allocation* allocation = memory_.find(address);
   if (allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;  // a host pointer, or nothing at all
+  const bool host_memory =
+      allocations_.count(allocation->address) == 0 && host_allocations_.count(allocation->data.get()) != 0;
   const auto give = [&](auto value) {
     std::memcpy(data, &value, sizeof(value));
     return CUDA_SUCCESS;
@@ -183,7 +222,7 @@ CUresult SimulatedDriver::cuPointerGetAttribute(void* data, CUpointer_attribute 
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return give(primary_handle());
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return give(static_cast<unsigned int>(CU_MEMORYTYPE_DEVICE));
+      return give(static_cast<unsigned int>(host_memory ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return give(address);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

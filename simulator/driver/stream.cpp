@@ -40,6 +40,7 @@ CUresult SimulatedDriver::cuStreamCreate(CUstream* stream, unsigned int flags) {
   }
   if (const CUresult error = require_context()) return error;
   auto object = std::make_unique<Stream>();
+  object->id = next_stream_id_++;
   object->flags = flags;
   *stream = streams_.add(std::move(object));
   return CUDA_SUCCESS;
@@ -73,6 +74,15 @@ CUresult SimulatedDriver::cuStreamGetCtx(CUstream stream, CUcontext* context) {
     if (const CUresult error = require_context()) return error;
   }
   *context = primary_handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult SimulatedDriver::cuStreamGetId(CUstream stream, unsigned long long* id) {
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = require_context()) return error;
+  const Stream* object = find_stream(stream);
+  if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *id = object->id;
   return CUDA_SUCCESS;
 }
 

@@ -10,13 +10,14 @@ __device__ inline void report_bad(u64* first_bad, OffsetName name, i32 index) {
   atomicMin(first_bad, static_cast<u64>(name) << 32 | static_cast<u32>(index));
 }
 
-// Prefix sums must start at 0, never decrease, and stay within the tensor.
+// Offsets must not be negative, never decrease, and stay within the tensor. Rows before the first and behind
+// the last one are nobody's.
 __device__ inline void check_offsets(u64* first_bad, OffsetName name, const void* offsets, bool is_64,
                                      i32 batch, i32 rows) {
   for (i32 i = threadIdx.x; i <= batch; i += blockDim.x) {
     const i64 value = load_offset(offsets, is_64, i);
     const i64 least = i == 0 ? 0 : load_offset(offsets, is_64, i - 1);
-    if (value < least || value > rows || (i == 0 && value != 0)) report_bad(first_bad, name, i);
+    if (value < least || value > rows) report_bad(first_bad, name, i);
   }
 }
 
@@ -42,6 +43,16 @@ __device__ inline Sequence load_sequence(const PrepareArguments& a, i32 b) {
   return s;
 }
 
+// Rows from the first sequence's first to the last one's last; those outside are nobody's.
+struct OwnedRows {
+  i32 begin, end;
+};
+
+__device__ inline OwnedRows owned_rows(const void* offsets, bool is_64, i32 batch) {
+  return {static_cast<i32>(load_offset(offsets, is_64, 0)),
+          static_cast<i32>(load_offset(offsets, is_64, batch))};
+}
+
 // Sequence b's output rows must hold its query rows without reaching into the next sequence's.
 __device__ inline void check_output_offsets(u64* first_bad, const PrepareArguments& a) {
   for (i32 i = threadIdx.x; i <= a.batch; i += blockDim.x) {
@@ -60,8 +71,19 @@ __device__ inline void check_output_offsets(u64* first_bad, const PrepareArgumen
   }
 }
 
-// Checks all offsets by the whole CTA. On a bad one the header says which, the work lists are empty, and the
-// result is false. first_bad: shared memory.
+// Several streams may share a report, but no two write one: the host, which takes what is there, only touches
+// it then.
+__device__ inline void tell_host(OffsetReport* report, OffsetName name, i32 index, i64 value) {
+  if (ld_relaxed_sys(&report->state) != kNoReport) return;
+  if (atomicCAS(&report->state, u32{kNoReport}, u32{kReportBegun}) != kNoReport) return;
+  report->name = name;
+  report->index = index;
+  report->value = value;
+  st_release_sys(&report->state, kReported);
+}
+
+// Checks all offsets by the whole CTA. On a bad one the header and the report say which, the work lists are
+// empty, and the result is false. first_bad: shared memory.
 __device__ inline bool offsets_are_good(const PrepareArguments& a, u64* first_bad) {
   constexpr u64 kNoneBad = ~u64{0};
   if (threadIdx.x == 0) {
@@ -87,7 +109,9 @@ __device__ inline bool offsets_are_good(const PrepareArguments& a, u64* first_ba
                                             : a.output_offset_is_64;
     a.header->bad_offset_name = name;
     a.header->bad_offset_index = index;
-    a.header->bad_offset_value = load_offset(offsets, is_64, index);
+    const i64 value = load_offset(offsets, is_64, index);
+    a.header->bad_offset_value = value;
+    if (a.report != nullptr) tell_host(a.report, name, index, value);
   }
   return false;
 }

@@ -55,6 +55,17 @@ static_assert(sizeof(WorkspaceHeader) == 128);
 
 enum OffsetName : i32 { kNoOffset = 0, kQueryOffset = 1, kKeyOffset = 2, kOutputOffset = 3 };
 
+// What the host hears of a bad offset without asking: one a stream, in host memory that the device writes.
+// The first one stays until the host has taken it.
+struct OffsetReport {
+  u32 state;  // a ReportState
+  i32 name;   // OffsetName
+  i64 index;
+  i64 value;
+};
+
+enum ReportState : u32 { kNoReport = 0, kReportBegun = 1, kReported = 2, kReportTaken = 3 };
+
 struct PrepareArguments {
   const void* query_offset;  // null with broadcast_q
   const void* key_offset;
@@ -72,6 +83,7 @@ struct PrepareArguments {
   WorkspaceHeader* header;
   QueryTile* tiles;
   SplitTile* split_tiles;
+  OffsetReport* report;  // null: nobody listens
 };
 
 struct ForwardArguments {

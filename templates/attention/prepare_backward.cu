@@ -49,17 +49,19 @@ __device__ inline void for_each_short_tile(const Sequence& s, Visit visit) {
                   min(kTileRows, s.query_rows - first), 0});
 }
 
-// Calls visit(sequence) for this thread's sequences. The unowned rows of either side are one more each: of
-// keys that no query sees, of queries that see no key.
+// Calls visit(sequence) for this thread's sequences. The unowned rows of either side, before the first
+// sequence and behind the last, are one more each: of keys that no query sees, of queries that see no key.
 template <class Visit>
 __device__ inline void for_each_owner(const PrepareArguments& a, Visit visit) {
   for_each_sequence(a, visit);
   if (threadIdx.x != blockDim.x - 1) return;  // the thread with the fewest sequences
-  const i32 keys = static_cast<i32>(load_offset(a.key_offset, a.key_offset_is_64, a.batch));
-  visit(Sequence{0, 0, keys, a.key_rows - keys, 0});
+  const OwnedRows keys = owned_rows(a.key_offset, a.key_offset_is_64, a.batch);
+  visit(Sequence{0, 0, 0, keys.begin, 0});
+  visit(Sequence{0, 0, keys.end, a.key_rows - keys.end, 0});
   if constexpr (!config::kBroadcastQuery) {
-    const i32 queries = static_cast<i32>(load_offset(a.query_offset, a.query_offset_is_64, a.batch));
-    visit(Sequence{queries, a.query_rows - queries, 0, 0, 0});
+    const OwnedRows queries = owned_rows(a.query_offset, a.query_offset_is_64, a.batch);
+    visit(Sequence{0, queries.begin, 0, 0, 0});
+    visit(Sequence{queries.end, a.query_rows - queries.end, 0, 0, 0});
   }
 }
 

@@ -1,6 +1,6 @@
 // The prepare entry of a backward whose shared query fits one tile: one CTA lists the sequences that have
 // keys in the batch's order, so that any part of the list of all key tiles is the same in every run. Keys
-// that no sequence owns come last and are seen by no query.
+// that no sequence owns, before the first one and behind the last, come last and are seen by no query.
 namespace jfa::kernel {
 
 // Sequences in the upper half, their key tiles in the lower one: one scan places both.
@@ -27,8 +27,9 @@ __device__ inline u64 exclusive_scan(u64 value, u64 (&warp_sums)[32]) {
 
 __device__ inline Sequence key_sequence(const PrepareArguments& a, i32 b) {
   if (b < a.batch) return load_sequence(a, b);
-  const i32 end = static_cast<i32>(load_offset(a.key_offset, a.key_offset_is_64, a.batch));
-  return {0, 0, end, a.key_rows - end, -1};
+  const OwnedRows keys = owned_rows(a.key_offset, a.key_offset_is_64, a.batch);
+  if (b == a.batch) return {0, 0, 0, keys.begin, -1};
+  return {0, 0, keys.end, a.key_rows - keys.end, -1};
 }
 
 }  // namespace jfa::kernel
@@ -41,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   __shared__ u64 warp_sums[32];
   if (!offsets_are_good(a, &first_bad)) return;
 
-  const i32 sequences = a.batch + 1;
+  const i32 sequences = a.batch + 2;
   const i32 threads = static_cast<i32>(blockDim.x);
   const i32 each = (sequences + threads - 1) / threads;
   const i32 begin = min(static_cast<i32>(threadIdx.x) * each, sequences);

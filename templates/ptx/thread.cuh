@@ -31,6 +31,22 @@ __device__ inline void bar_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+// Of memory that the host has at the same time.
+__device__ inline u32 ld_relaxed_sys(const u32* address) {
+  u32 value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];"
+               : "=r"(value)
+               : "l"(__cvta_generic_to_global(address))
+               : "memory");
+  return value;
+}
+
+// After all that this thread wrote before.
+__device__ inline void st_release_sys(u32* address, u32 value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(address)), "r"(value)
+               : "memory");
+}
+
 // Makes this thread's earlier generic writes to shared memory visible to the asynchronous proxy.
 __device__ inline void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
