@@ -90,11 +90,18 @@ bool DiskStore::is_discarded(const Digest& request) {
   return discarded_.count(request) != 0;
 }
 
+void DiskStore::note_use(const Digest& request, const KernelImage& image) {
+  if (directory_ && writable_) directory_->stamp(entry_name(request, image.compiler));
+}
+
 SharedImage DiskStore::find(const Digest& request, const std::string& name) {
   if (directory_) {
     // Damage is reported by look_again(), under the lock, where it can be moved aside.
     const Lookup lookup = directory_->find(request, options_.compiler);
-    if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::directory_hits, request, name);
+    if (lookup.image != nullptr) {
+      note_use(request, *lookup.image);
+      return report_hit(lookup, &CacheStats::directory_hits, request, name);
+    }
   }
   if (is_discarded(request)) return nullptr;
   for (EntryDirectory& directory : read_only_) {

@@ -24,6 +24,9 @@ class DiskStore {
   /// The writable directory, then the read-only ones, then bundles.
   SharedImage find(const Digest& request, const std::string& name);
 
+  /// To be called when an image is served from memory, so that its entry does not age meanwhile.
+  void note_use(const Digest& request, const KernelImage& image);
+
   /// The writable directory alone; a damaged entry is moved aside. To be called with the key's lock held.
   SharedImage look_again(const Digest& request, const std::string& name);
 

@@ -96,12 +96,23 @@ class PosixWritableFile : public WritableFile {
   Descriptor descriptor_;
 };
 
+// Whether `path` leads to the open file.
+bool names(const std::string& path, int descriptor) {
+  struct stat open;
+  struct stat named;
+  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+}
+
 class PosixFileLock : public FileLock {
  public:
   PosixFileLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
   // Removing the file before the lock goes is safe: whoever waits for it finds, once it has the lock, that
-  // the file has no name any more, and starts again.
-  ~PosixFileLock() override { ::unlink(path_.c_str()); }
+  // the file has no name any more, and starts again. If the file was deleted under us, the name may be that
+  // of somebody else's lock by now.
+  ~PosixFileLock() override {
+    if (names(path_, descriptor_.get())) ::unlink(path_.c_str());
+  }
 
  private:
   std::string path_;
@@ -186,10 +197,7 @@ class PosixFileSystem : public FileSystem {
         ::close(descriptor);
         return error;
       }
-      struct stat held;
-      struct stat named;
-      if (::fstat(descriptor, &held) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-          held.st_ino == named.st_ino && held.st_dev == named.st_dev) {
+      if (names(path, descriptor)) {
         if (::ftruncate(descriptor, 0) == 0) {
           [[maybe_unused]] const ssize_t ignored = ::write(descriptor, note.data(), note.size());
         }
@@ -219,6 +227,14 @@ std::error_code read_file(FileSystem& files, const std::string& path, std::uint6
   if (found.type != FileType::kFile) return {EINVAL, std::generic_category()};
   if (found.size_bytes > max_bytes) return {EFBIG, std::generic_category()};
   return file->read(0, found.size_bytes, bytes);
+}
+
+std::error_code write_file(FileSystem& files, const std::string& path, std::uint32_t mode,
+                           std::string_view bytes) {
+  std::unique_ptr<WritableFile> file;
+  if (const auto error = files.create(path, mode, file)) return error;
+  if (const auto error = file->append(bytes)) return error;
+  return file->sync();
 }
 
 std::error_code make_directories(FileSystem& files, const std::string& path) {

@@ -78,11 +78,6 @@ struct Share {
   std::uint64_t bytes = 0;
 };
 
-std::size_t files_in(EntryDirectory& directory, const std::string& folder) {
-  std::vector<std::string> names;
-  return directory.files().list(directory.root() + folder, names) ? 0 : names.size();
-}
-
 int stats(const CacheCommandOptions& options) {
   auto directory = open_directory(options);
   if (!directory) return fail(kCommand, directory.status());
@@ -98,8 +93,7 @@ int stats(const CacheCommandOptions& options) {
       share->bytes += stored.bytes;
     }
   }
-  const std::size_t temporaries = files_in(entries, "/tmp");
-  const std::size_t damaged = files_in(entries, "/damaged");
+  const auto [temporaries, damaged] = leftovers(entries);
   const std::uint64_t cap = directory->options.max_bytes;
   if (options.json) {
     const auto shares = [](const std::map<std::string, Share>& by) {
@@ -176,7 +170,8 @@ int clear_all(const CacheCommandOptions& options) {
     fmt::print("removed {} files, {}\n", outcome.removed, human_bytes(outcome.bytes));
   }
   if (outcome.failed == 0) return kSuccess;
-  note(kCommand, fmt::format("{} files could not be removed", outcome.failed));
+  note(kCommand,
+       fmt::format("{} files could not be removed, the first is {}", outcome.failed, outcome.failure));
   return kNegative;
 }
 

@@ -50,6 +50,7 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
   if (!request) return fail(kCommand, request.status());
   Result<CacheOptions> settings = cache_options(shared);
   if (!settings) return fail(kCommand, settings.status());
+  settings->write = false;  // to look at an entry is not to use it
   if (const auto nvrtc = Nvrtc::instance()) settings->compiler = (*nvrtc)->identity();
   KernelCache cache(std::move(*settings));
   const Explanation fields = explain(*request, cache.options().compiler);
