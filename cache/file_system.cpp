@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "cache/write_signals.h"
+
 namespace jfa {
 namespace {
 
@@ -81,6 +83,7 @@ class PosixWritableFile : public WritableFile {
   explicit PosixWritableFile(int descriptor) : descriptor_(descriptor) {}
 
   std::error_code append(std::string_view bytes) override {
+    const WriteSignalBlock block;
     while (!bytes.empty()) {
       const ssize_t written = ::write(descriptor_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
@@ -198,6 +201,7 @@ class PosixFileSystem : public FileSystem {
         return error;
       }
       if (names(path, descriptor)) {
+        const WriteSignalBlock block;
         if (::ftruncate(descriptor, 0) == 0) {
           [[maybe_unused]] const ssize_t ignored = ::write(descriptor, note.data(), note.size());
         }

@@ -253,13 +253,14 @@ void KernelCache::prepare(CompileRequest request, CompileFunction compile) {
   });
 }
 
-void KernelCache::discard(const CompileRequest& request, std::string_view reason) {
+void KernelCache::discard(const CompileRequest& request, const KernelImage& image, std::string_view reason) {
   const Digest key = request_key(request);
   {
     const std::lock_guard lock(impl_->mutex);
-    impl_->memory.erase(key);
+    // Another thread may have found a better one by now.
+    if (impl_->memory.get(key).get() == &image) impl_->memory.erase(key);
   }
-  impl_->store.discard(key, request.name, reason);
+  impl_->store.discard(key, request.name, image, reason);
 }
 
 CacheStats KernelCache::stats() const { return impl_->observer.stats(); }

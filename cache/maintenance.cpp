@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 namespace jfa {
 namespace {
 
 constexpr std::int64_t kStaleTemporary_s = 3600;    // no write of ours takes an hour
 constexpr std::int64_t kKeepDamaged_s = 7 * 86400;  // long enough for somebody to look at them
+constexpr std::size_t kMostDamaged = 16;
 constexpr std::int64_t kCountInterval_s = 600;
 constexpr std::uint64_t kMaxUsageBytes = 64;
 
@@ -39,6 +41,23 @@ std::uint64_t sweep(EntryDirectory& directory, const std::string& folder, bool (
     if (!is_ours(name) || files.info(path, info)) continue;
     if (std::llabs(files.now_s() - info.modified_s) <= age_s) continue;
     if (!files.remove(path)) ++swept;
+  }
+  return swept;
+}
+
+// The newest few damaged files stay for some days; they are not under the cap.
+std::uint64_t sweep_damaged(EntryDirectory& directory) {
+  std::uint64_t swept = sweep(directory, "/damaged", is_moved_aside, kKeepDamaged_s);
+  FileSystem& files = directory.files();
+  std::vector<std::pair<std::int64_t, std::string>> newest_first;
+  for (const std::string& name : names_in(directory, "/damaged")) {
+    FileInfo info;
+    const std::string path = directory.root() + "/damaged/" + name;
+    if (is_moved_aside(name) && !files.info(path, info)) newest_first.emplace_back(-info.modified_s, path);
+  }
+  std::sort(newest_first.begin(), newest_first.end());
+  for (std::size_t i = kMostDamaged; i < newest_first.size(); ++i) {
+    if (!files.remove(newest_first[i].second)) ++swept;
   }
   return swept;
 }
@@ -146,8 +165,8 @@ TrimOutcome trim(EntryDirectory& directory, const TrimPolicy& policy) {
     outcome.evicted_bytes += entry.bytes;
     outcome.evicted.push_back(entry);
   }
-  outcome.swept = sweep(directory, "/tmp", is_temporary, kStaleTemporary_s) +
-                  sweep(directory, "/damaged", is_moved_aside, kKeepDamaged_s) + sweep_locks(directory);
+  outcome.swept = sweep(directory, "/tmp", is_temporary, kStaleTemporary_s) + sweep_damaged(directory) +
+                  sweep_locks(directory);
   write_usage(directory, outcome.bytes - outcome.evicted_bytes);
   return outcome;
 }
