@@ -230,12 +230,13 @@ void DiskStore::trim_if_due() {
 
 void DiskStore::discard(const Digest& request, const std::string& name, const KernelImage& image,
                         std::string_view why) {
+  const Digest refused = content(image);
   {
     const std::lock_guard lock(mutex_);
-    refused_[request].insert(content(image));
+    refused_[request].insert(refused);
   }
   const auto report = [&](Lookup lookup) {
-    if (lookup.image == nullptr || !is_refused(request, *lookup.image)) return false;
+    if (lookup.image == nullptr || content(*lookup.image) != refused) return false;
     lookup.damage = "the driver refuses it: " + std::string(why);
     report_damage(lookup, request, name);
     return true;

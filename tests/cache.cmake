@@ -5,9 +5,11 @@ jfa_add_test(cache_test
     cache_deletion_test.cpp
     cache_entry_test.cpp
     cache_fault_test.cpp
+    cache_foreign_test.cpp
     cache_kernel_cache_test.cpp
     cache_options_test.cpp
     cache_process_test.cpp
+    cache_refusal_test.cpp
     cache_request_test.cpp
     cache_signals_test.cpp
     cache_stamp_test.cpp

@@ -99,12 +99,13 @@ std::string stored_path(const std::string& directory, const CompileRequest& requ
 }
 
 void fill_bundle(const std::string& path, const std::vector<CompileRequest>& requests,
-                 const std::string& compiler) {
+                 const std::string& compiler, std::size_t padding_bytes) {
   std::map<Digest, CompileRequest> sorted;
   for (const CompileRequest& request : requests) sorted[request_key(request)] = request;
   BundleWriter writer(posix_file_system(), path);
   for (const auto& [key, request] : sorted)
-    writer.add({fields_of(request), request.source.size(), make_image(request, compiler)}).or_throw();
+    writer.add({fields_of(request), request.source.size(), make_image(request, compiler, padding_bytes)})
+        .or_throw();
   writer.finish().or_throw();
 }
 

@@ -49,7 +49,7 @@ void fill(const std::string& directory, const CompileRequest& request,
 std::string stored_path(const std::string& directory, const CompileRequest& request);
 /// A bundle of the images of these requests.
 void fill_bundle(const std::string& path, const std::vector<CompileRequest>& requests,
-                 const std::string& compiler = kCompiler);
+                 const std::string& compiler = kCompiler, std::size_t padding_bytes = 0);
 /// Has a file last been written `age_s` ago.
 void set_age(const std::string& path, std::int64_t age_s);
 std::int64_t stamp_age_s(const std::string& path);
