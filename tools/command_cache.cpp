@@ -180,23 +180,24 @@ int clear_all(const CacheCommandOptions& options) {
 Result<CacheOptions> cache_options(const CacheCommandOptions& options) {
   // The command line stands in for the variables, so that both understand the same values.
   struct StandIn {
-    std::string variable;
-    std::string option;
-    const std::string& value;
+    std::string_view variable;
+    std::string_view option;
+    const std::string* value;
   };
-  const StandIn stand_ins[] = {{"JFA_CACHE_MAX_BYTES", "--max-bytes", options.max_bytes},
-                               {"JFA_CACHE_DIR", "--cache-dir", options.directory}};
+  const StandIn stand_ins[] = {{"JFA_CACHE_MAX_BYTES", "--max-bytes", &options.max_bytes},
+                               {"JFA_CACHE_DIR", "--cache-dir", &options.directory}};
   auto result = cache_options_from_environment([&](const char* name) -> const char* {
     for (const StandIn& stand_in : stand_ins) {
-      if (stand_in.variable == name && !stand_in.value.empty()) return stand_in.value.c_str();
+      if (stand_in.variable == name && !stand_in.value->empty()) return stand_in.value->c_str();
     }
     return std::getenv(name);
   });
   if (result) return result;
+  const std::string message = result.status().message();
   for (const StandIn& stand_in : stand_ins) {
-    const std::string& message = result.status().message();
-    if (!stand_in.value.empty() && message.starts_with(stand_in.variable + "="))
-      return Status(result.status().kind(), stand_in.option + message.substr(stand_in.variable.size()));
+    if (!stand_in.value->empty() && message.starts_with(stand_in.variable))
+      return Status(result.status().kind(),
+                    std::string(stand_in.option) + message.substr(stand_in.variable.size()));
   }
   return result;
 }
