@@ -34,8 +34,8 @@ class Library {
   CUlibrary library_ = nullptr;
 };
 
-// The driver's verdict on the image itself, rather than on the state of the device. Loading may be lazy, so
-// any step of it can tell.
+// The driver's verdict on the image itself, rather than on the state of the device. Any step of loading can
+// tell: a lazy driver takes even junk for a library, and has the error for the first entry that is asked for.
 bool refuses_image(CUresult result) {
   switch (result) {
     case CUDA_ERROR_INVALID_IMAGE:
@@ -103,6 +103,11 @@ Result<LoadedEntry> load_entry(Device::Impl& device, CUlibrary library, const Ke
   return entry;
 }
 
+// The driver's log, where it wrote one, says more than what failure() found.
+Status with_log(const Status& status, const std::string& log) {
+  return log.empty() ? status : Status(status.kind(), status.message(), log);
+}
+
 Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const KernelImage& image,
                            bool* image_refused) {
   LoadedKernels kernels;
@@ -117,13 +122,12 @@ Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const K
   CUresult result = load_library(device, image, library.address(), &log);
   if (result != CUDA_SUCCESS) {
     *image_refused = refuses_image(result);
-    const Status status = device.failure(result, "loading " + kernels.name);
-    return Status(status.kind(), status.message(), log.empty() ? status.detail() : log);
+    return with_log(device.failure(result, "loading " + kernels.name), log);
   }
   for (const EntryPlan* entry_plan : entries_of(plan)) {
     Result<LoadedEntry> entry =
         load_entry(device, library.get(), plan, *entry_plan, kernels.name, image_refused);
-    if (!entry) return entry.status();
+    if (!entry) return with_log(entry.status(), log);
     kernels.entries.push_back(*std::move(entry));
   }
   library.keep();
