@@ -15,17 +15,27 @@ constexpr std::string_view kTagText =
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Compiled kernels. Everything here can be made again; see https://bford.info/cachedir/\n";
 constexpr std::string_view kTagName = "CACHEDIR.TAG";
+constexpr std::uint64_t kMaxTagBytes = 4096;
 
 enum class Tag { kWhole, kTorn, kMissing, kForeign };
 
-Tag read_tag(FileSystem& files, const std::string& root) {
+// The error is one of the moment: it says nothing about the tag.
+std::error_code read_tag(FileSystem& files, const std::string& root, Tag& tag) {
   std::string text;
-  const auto error = read_file(files, root + "/" + std::string(kTagName), 4096, text);
-  if (is_missing(error)) return Tag::kMissing;
-  if (error) return Tag::kForeign;
-  if (text.starts_with(kTagText)) return Tag::kWhole;
-  // Its writer was killed, or the machine died.
-  return kTagText.starts_with(text) ? Tag::kTorn : Tag::kForeign;
+  const auto error = read_file(files, root + "/" + std::string(kTagName), kMaxTagBytes, text);
+  if (is_missing(error)) {
+    tag = Tag::kMissing;
+  } else if (is_wrong_kind(error)) {
+    tag = Tag::kForeign;
+  } else if (error) {
+    return error;
+  } else if (text.starts_with(kTagText)) {
+    tag = Tag::kWhole;
+  } else {
+    // A torn one's writer was killed, or the machine died.
+    tag = kTagText.starts_with(text) ? Tag::kTorn : Tag::kForeign;
+  }
+  return {};
 }
 
 // "v1", and the folders of other format versions.
@@ -51,7 +61,8 @@ std::string foreign_under(FileSystem& files, const std::string& root, const std:
   if (name == kTagName || name == "lost+found") return {};
   if (name == "usage") {
     std::string text;
-    return read_file(files, root + "/" + name, 4096, text) || is_usage(text) ? "" : name;
+    const auto error = read_file(files, root + "/" + name, kMaxTagBytes, text);
+    return is_wrong_kind(error) || !is_usage(text) ? name : "";
   }
   const NameTest is_ours = names_of(name);
   if (is_ours == nullptr) return name;
@@ -75,21 +86,23 @@ std::error_code find_foreign(FileSystem& files, const std::string& root, std::st
 }  // namespace
 
 Status check_ours(FileSystem& files, const std::string& root) {
-  const Tag tag = read_tag(files, root);
-  if (tag == Tag::kWhole) return {};
+  Tag tag = Tag::kMissing;
   std::string foreign;
-  if (tag == Tag::kForeign) {
-    foreign = kTagName;
-  } else if (const auto error = find_foreign(files, root, foreign)) {
-    if (is_missing(error)) return {};
-    return Status::unavailable(root + ": " + reason(error));
-  }
+  auto error = read_tag(files, root, tag);
+  if (!error && tag == Tag::kWhole) return {};
+  if (tag == Tag::kForeign) foreign = kTagName;
+  if (!error && foreign.empty()) error = find_foreign(files, root, foreign);
+  if (is_missing(error)) return {};
+  if (error) return Status::unavailable(root + " cannot be told to be a kernel cache: " + reason(error));
   if (foreign.empty()) return {};
   return Status::unavailable(root + " is no kernel cache: it holds '" + foreign +
                              "', which is not ours; set JFA_CACHE_DIR to a new or an empty directory");
 }
 
-bool is_marked(FileSystem& files, const std::string& root) { return read_tag(files, root) == Tag::kWhole; }
+bool is_marked(FileSystem& files, const std::string& root) {
+  Tag tag = Tag::kMissing;
+  return !read_tag(files, root, tag) && tag == Tag::kWhole;
+}
 
 std::error_code mark(FileSystem& files, const std::string& root) {
   const std::string temporary = root + "/tmp/" + temporary_name();

@@ -36,7 +36,8 @@ DiskStore::DiskStore(const CacheOptions& options, Observer& observer)
       files_(options.file_system != nullptr ? options.file_system : posix_file_system()) {
   if (!options_.directory.empty()) {
     EntryDirectory directory(files_, options_.directory, EntryDirectory::Access::kPrivate);
-    if (const Status status = directory.check(); status.ok()) {
+    const Status status = options_.write ? directory.check_writable() : directory.check();
+    if (status.ok()) {
       directory_ = std::move(directory);
       writable_ = options_.write;
       if (!options_.write) not_writable_ = "opened for reading only";
@@ -173,7 +174,7 @@ std::unique_ptr<FileLock> DiskStore::wait_for_lock(const Digest& request, const 
 void DiskStore::publish_failed(std::error_code error, const std::string& path) {
   observer_.count(&CacheStats::publish_failures);
   // A directory that has become another's has a better reason than EPERM.
-  const Status status = directory_->check();
+  const Status status = directory_->check_writable();
   const std::string why = status.ok() ? path + ": " + reason(error) : status.message();
   if (lasting(error)) {
     writable_ = false;
@@ -259,7 +260,7 @@ KernelCache::State DiskStore::state() {
   if (writable_) {
     const auto error = directory_->probe();
     state.writable = !error;
-    const Status status = directory_->check();
+    const Status status = directory_->check_writable();
     if (error) state.reason = status.ok() ? reason(error) : status.message();
   } else {
     const std::lock_guard lock(mutex_);

@@ -21,12 +21,6 @@ std::string owner_and_mode(const FileInfo& info) {
   return text;
 }
 
-// What read_file() reports of symbolic links, directories, FIFOs and files no entry is as large as.
-bool wrong_kind(std::error_code error) {
-  return error.value() == ELOOP || error.value() == EISDIR || error.value() == EINVAL ||
-         error.value() == EFBIG;
-}
-
 }  // namespace
 
 EntryDirectory::EntryDirectory(std::shared_ptr<FileSystem> files, std::string root, Access access)
@@ -62,7 +56,12 @@ Status EntryDirectory::check() {
   if ((info.mode & 0022) != 0) {
     return Status::unavailable(root_ + " can be written by other users (" + owner_and_mode(info) + ")");
   }
-  return check_ours(*files_, root_);
+  return {};
+}
+
+Status EntryDirectory::check_writable() {
+  const Status status = check();
+  return status.ok() ? check_ours(*files_, root_) : status;
 }
 
 Lookup EntryDirectory::read(const Digest& request, const std::string& path) {
@@ -74,10 +73,10 @@ Lookup EntryDirectory::read(const Digest& request, const std::string& path) {
   Lookup lookup;
   lookup.where = path;
   if (error) {
-    lookup.damage = wrong_kind(error) ? "no regular file" : reason(error);
+    lookup.damage = is_wrong_kind(error) ? "no regular file" : reason(error);
     // An error of the moment (no descriptors left, say) is no reason to move a good file away.
     FileInfo named;
-    if (wrong_kind(error) && !files_->info(path, named)) lookup.inode = named.inode;
+    if (is_wrong_kind(error) && !files_->info(path, named)) lookup.inode = named.inode;
     return lookup;
   }
   lookup.inode = info.inode;
@@ -137,7 +136,7 @@ void EntryDirectory::stamp(const EntryName& name) {
 
 std::error_code EntryDirectory::prepare() {
   if (const auto error = make_directories(*files_, root_)) return error;
-  if (!check().ok()) return {EPERM, std::generic_category()};
+  if (!check_writable().ok()) return {EPERM, std::generic_category()};
   for (const char* folder : {"/v1", "/locks", "/tmp", "/damaged"}) {
     const auto error = files_->make_directory(root_ + folder);
     if (error && error != std::errc::file_exists) return error;
@@ -184,7 +183,7 @@ std::error_code EntryDirectory::publish(const Digest& request, const std::string
 void EntryDirectory::move_aside(const std::string& path, std::uint64_t inode) {
   FileInfo info;
   if (files_->info(path, info) || info.inode != inode) return;
-  (void)prepare();
+  if (prepare()) return;
   const std::string aside = root_ + "/damaged/" + path.substr(path.rfind('/') + 1) + "." + unique_name();
   // Its stamp is of its last use, which may be long ago.
   if (!files_->rename(path, aside)) (void)files_->set_modified(aside, files_->now_s());

@@ -39,8 +39,10 @@ class EntryDirectory {
   const std::string& root() const { return root_; }
 
   /// kUnavailable if the directory may hold what others put there: a foreign owner, or a mode that lets
-  /// others write; of a private one also if it is no cache, see check_ours(). A missing directory is fine.
+  /// others write. A missing directory is fine.
   Status check();
+  /// check(), and kUnavailable also for a directory that is no cache, see check_ours().
+  Status check_writable();
 
   /// compiler: "" matches the request alone.
   Lookup find(const Digest& request, const std::string& compiler);

@@ -254,6 +254,11 @@ std::error_code make_directories(FileSystem& files, const std::string& path) {
   return files.info(path, info) == std::error_code() ? std::error_code() : error;
 }
 
+bool is_wrong_kind(std::error_code error) {
+  return error.value() == ELOOP || error.value() == EISDIR || error.value() == EINVAL ||
+         error.value() == EFBIG;
+}
+
 std::string reason(std::error_code error) { return error.message(); }
 
 }  // namespace jfa

@@ -95,6 +95,9 @@ std::error_code make_directories(FileSystem& files, const std::string& path);
 /// ENOENT: a name, or a directory on the way to it, is not there.
 inline bool is_missing(std::error_code error) { return error == std::errc::no_such_file_or_directory; }
 
+/// What read_file() reports of symbolic links, directories, FIFOs and files that are too large.
+bool is_wrong_kind(std::error_code error);
+
 /// "Permission denied", as the system words it.
 std::string reason(std::error_code error);
 

@@ -265,6 +265,7 @@ TEST_CASE("a directory that is no cache is refused by every subcommand, by name,
     CHECK(result.exit_code == 2);
     CHECK(has(result.error, theirs + " is no kernel cache: it holds 'tmp/report.tmp.txt'"));
   }
+  CHECK(jfa_command({"cache", "explain", "--head-dim", "16", "--cache-dir", theirs}).exit_code == 2);
   // A kernel is had all the same.
   const CommandResult emit = jfa_command({"emit", "--head-dim", "16", "--format", "cubin"},
                                          {"JFA_CACHE_DIR=" + theirs, "JFA_BUNDLES=" + precompiled().bundle});

@@ -63,7 +63,7 @@ TEST_CASE("a directory of somebody else is not taken for a cache: refused by nam
     row.make(directory);
     const auto before = files_below(directory);
     const auto names = std::distance(fs::recursive_directory_iterator(directory), {});
-    const Status status = open_directory(directory).check();
+    const Status status = open_directory(directory).check_writable();
     CHECK(status.kind() == ErrorKind::kUnavailable);
     CHECK(status.message().starts_with(directory + " is no kernel cache: it holds '"));
     CHECK(status.message().find("set JFA_CACHE_DIR to") != std::string::npos);
@@ -79,10 +79,10 @@ TEST_CASE("a directory of somebody else is not taken for a cache: refused by nam
 }
 
 TEST_CASE("the root of the file system and a home are not taken for a cache") {
-  CHECK(open_directory("/").check().message().starts_with("/ is no kernel cache: it holds '"));
+  CHECK(open_directory("/").check_writable().message().starts_with("/ is no kernel cache: it holds '"));
   const TemporaryDirectory home;
   write_bytes(home / ".profile", "");
-  CHECK_FALSE(open_directory(home.path()).check().ok());
+  CHECK_FALSE(open_directory(home.path()).check_writable().ok());
 }
 
 TEST_CASE("caches are known: new, empty, marked by any version, and what deletion leaves of one") {
@@ -137,13 +137,25 @@ TEST_CASE("caches are known: new, empty, marked by any version, and what deletio
     const std::string directory = parent / "cache";
     make_private(directory);
     row.make(directory);
-    CHECK(open_directory(directory).check().message() == "");
+    CHECK(open_directory(directory).check_writable().message() == "");
     Watched cache(directory);
     CHECK(cache.compile(1) == 1);
     CHECK(cache.stats.published == 1);
     CHECK(cache.lines.empty());
     CHECK(read_bytes(directory + "/CACHEDIR.TAG").size() > 100);
   }
+}
+
+TEST_CASE("among files of somebody else entries are served, where nothing is to be written") {
+  const TemporaryDirectory parent;
+  const CompileRequest request = make_request("kernel");
+  fill(parent / "cache", request);
+  fs::remove(parent / "cache/CACHEDIR.TAG");
+  write_bytes(parent / "cache/letter", "not ours");
+  Watched cache(parent / "cache");
+  cache.options.write = false;
+  CHECK(KernelCache(cache.options).find(request) != nullptr);
+  CHECK(cache.lines.empty());
 }
 
 TEST_CASE("a cache whose place somebody else takes while the process runs is left to them") {

@@ -34,7 +34,7 @@ Result<OpenDirectory> open_directory(const CacheCommandOptions& given) {
     return Status::unavailable("there is no cache directory: " + (reason.empty() ? "JFA_CACHE=off" : reason));
   }
   EntryDirectory entries(posix_file_system(), options->directory, EntryDirectory::Access::kPrivate);
-  if (const Status status = entries.check(); !status.ok()) return status;
+  if (const Status status = entries.check_writable(); !status.ok()) return status;
   return OpenDirectory{std::move(entries), std::move(*options)};
 }
 
