@@ -14,6 +14,8 @@ bool disk_full(std::error_code error) {
   return error == std::errc::no_space_on_device || error.value() == EDQUOT;
 }
 
+Digest content(const KernelImage& image) { return Sha256().append(image.cubin).append(image.ptx).finish(); }
+
 // Will not change while the process runs.
 bool lasting(std::error_code error) {
   return error == std::errc::read_only_file_system || error == std::errc::permission_denied ||
@@ -34,7 +36,8 @@ DiskStore::DiskStore(const CacheOptions& options, Observer& observer)
       files_(options.file_system != nullptr ? options.file_system : posix_file_system()) {
   if (!options_.directory.empty()) {
     EntryDirectory directory(files_, options_.directory, EntryDirectory::Access::kPrivate);
-    if (const Status status = directory.check(); status.ok()) {
+    const Status status = options_.write ? directory.check_writable() : directory.check();
+    if (status.ok()) {
       directory_ = std::move(directory);
       writable_ = options_.write;
       if (!options_.write) not_writable_ = "opened for reading only";
@@ -85,26 +88,36 @@ SharedImage DiskStore::report_hit(const Lookup& lookup, std::uint64_t CacheStats
   return lookup.image;
 }
 
-bool DiskStore::is_discarded(const Digest& request) {
+bool DiskStore::is_refused(const Digest& request, const KernelImage& image) {
   const std::lock_guard lock(mutex_);
-  return discarded_.count(request) != 0;
+  const auto refused = refused_.find(request);
+  return refused != refused_.end() && refused->second.count(content(image)) != 0;
+}
+
+void DiskStore::note_use(const Digest& request, const KernelImage& image) {
+  if (directory_ && writable_) directory_->stamp(entry_name(request, image.compiler));
 }
 
 SharedImage DiskStore::find(const Digest& request, const std::string& name) {
+  const auto serves = [&](const Lookup& lookup) {
+    return lookup.image != nullptr && !is_refused(request, *lookup.image);
+  };
   if (directory_) {
     // Damage is reported by look_again(), under the lock, where it can be moved aside.
     const Lookup lookup = directory_->find(request, options_.compiler);
-    if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::directory_hits, request, name);
+    if (serves(lookup)) {
+      note_use(request, *lookup.image);
+      return report_hit(lookup, &CacheStats::directory_hits, request, name);
+    }
   }
-  if (is_discarded(request)) return nullptr;
   for (EntryDirectory& directory : read_only_) {
     const Lookup lookup = directory.find(request, "");
-    if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::read_only_hits, request, name);
+    if (serves(lookup)) return report_hit(lookup, &CacheStats::read_only_hits, request, name);
     if (!lookup.damage.empty()) report_damage(lookup, request, name);
   }
   for (const auto& bundle : bundles_) {
     const Lookup lookup = bundle->find(request);
-    if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::bundle_hits, request, name);
+    if (serves(lookup)) return report_hit(lookup, &CacheStats::bundle_hits, request, name);
     if (!lookup.damage.empty()) report_damage(lookup, request, name);
   }
   return nullptr;
@@ -113,6 +126,7 @@ SharedImage DiskStore::find(const Digest& request, const std::string& name) {
 SharedImage DiskStore::look_again(const Digest& request, const std::string& name) {
   if (!directory_) return nullptr;
   const Lookup lookup = directory_->find(request, options_.compiler);
+  if (lookup.image != nullptr && is_refused(request, *lookup.image)) return nullptr;
   if (lookup.image != nullptr) return report_hit(lookup, &CacheStats::directory_hits, request, name);
   if (!lookup.damage.empty()) {
     report_damage(lookup, request, name);
@@ -159,7 +173,9 @@ std::unique_ptr<FileLock> DiskStore::wait_for_lock(const Digest& request, const 
 
 void DiskStore::publish_failed(std::error_code error, const std::string& path) {
   observer_.count(&CacheStats::publish_failures);
-  const std::string why = path + ": " + reason(error);
+  // A directory that has become another's has a better reason than EPERM.
+  const Status status = directory_->check_writable();
+  const std::string why = status.ok() ? path + ": " + reason(error) : status.message();
   if (lasting(error)) {
     writable_ = false;
     const std::lock_guard lock(mutex_);
@@ -213,17 +229,25 @@ void DiskStore::trim_if_due() {
   report_evictions(trim(*directory_, trim_policy(options_.max_bytes)));
 }
 
-void DiskStore::discard(const Digest& request, const std::string& name, std::string_view why) {
+void DiskStore::discard(const Digest& request, const std::string& name, const KernelImage& image,
+                        std::string_view why) {
+  const Digest refused = content(image);
   {
     const std::lock_guard lock(mutex_);
-    discarded_.insert(request);
+    refused_[request].insert(refused);
   }
-  if (!directory_) return;
-  const Lookup lookup = directory_->find(request, options_.compiler);
-  if (lookup.where.empty()) return;
-  observer_.count(&CacheStats::damaged);
-  observer_.tell({Kind::kDamage, request.hex(), name, lookup.where, std::string(why)});
-  if (writable_) directory_->move_aside(lookup.where, lookup.inode);
+  const auto report = [&](Lookup lookup) {
+    if (lookup.image == nullptr || content(*lookup.image) != refused) return false;
+    lookup.damage = "the driver refuses it: " + std::string(why);
+    report_damage(lookup, request, name);
+    return true;
+  };
+  if (directory_) {
+    const Lookup lookup = directory_->find(request, image.compiler);
+    if (report(lookup) && writable_) directory_->move_aside(lookup.where, lookup.inode);
+  }
+  for (EntryDirectory& directory : read_only_) report(directory.find(request, ""));
+  for (const auto& bundle : bundles_) report(bundle->find(request));
 }
 
 KernelCache::State DiskStore::state() {
@@ -236,7 +260,8 @@ KernelCache::State DiskStore::state() {
   if (writable_) {
     const auto error = directory_->probe();
     state.writable = !error;
-    if (error) state.reason = reason(error);
+    const Status status = directory_->check_writable();
+    if (error) state.reason = status.ok() ? reason(error) : status.message();
   } else {
     const std::lock_guard lock(mutex_);
     state.reason = not_writable_;
@@ -247,10 +272,14 @@ KernelCache::State DiskStore::state() {
 std::vector<std::string> DiskStore::places(const Digest& request) {
   std::vector<std::string> lines;
   const auto line = [&](const std::string& place, const Lookup& lookup) {
-    lines.push_back(place + ": " +
-                    (lookup.image != nullptr ? "found, made by " + lookup.image->compiler
-                     : lookup.damage.empty() ? "not there"
-                                             : "not used: " + lookup.damage));
+    std::string found = "not there";
+    if (lookup.image != nullptr) {
+      found = is_refused(request, *lookup.image) ? "not used: the driver refuses it"
+                                                 : "found, made by " + lookup.image->compiler;
+    } else if (!lookup.damage.empty()) {
+      found = "not used: " + lookup.damage;
+    }
+    lines.push_back(place + ": " + found);
   };
   if (directory_) {
     line(directory_->root(), directory_->find(request, options_.compiler));

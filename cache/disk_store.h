@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,6 +25,9 @@ class DiskStore {
   /// The writable directory, then the read-only ones, then bundles.
   SharedImage find(const Digest& request, const std::string& name);
 
+  /// To be called when an image is served from memory, so that its entry does not age meanwhile.
+  void note_use(const Digest& request, const KernelImage& image);
+
   /// The writable directory alone; a damaged entry is moved aside. To be called with the key's lock held.
   SharedImage look_again(const Digest& request, const std::string& name);
 
@@ -37,7 +41,9 @@ class DiskStore {
   /// Keeps the directory under its cap.
   void trim_if_due();
 
-  void discard(const Digest& request, const std::string& name, std::string_view reason);
+  /// No place serves this image for `request` any more; moves it aside where we may write.
+  void discard(const Digest& request, const std::string& name, const KernelImage& image,
+               std::string_view reason);
 
   KernelCache::State state();
   std::string state_directory() const { return directory_ ? directory_->root() : std::string(); }
@@ -52,7 +58,7 @@ class DiskStore {
                          const std::string& name);
   void report_evictions(const TrimOutcome& outcome);
   void publish_failed(std::error_code error, const std::string& path);
-  bool is_discarded(const Digest& request);
+  bool is_refused(const Digest& request, const KernelImage& image);
 
   const CacheOptions options_;
   Observer& observer_;
@@ -65,8 +71,8 @@ class DiskStore {
   std::atomic<bool> writable_{false};
   std::atomic<std::uint64_t> published_bytes_{0};  // since the last look at the cap
   std::mutex mutex_;
-  std::string not_writable_;    // why writable_ is false
-  std::set<Digest> discarded_;  // requests whose image the driver refused
+  std::string not_writable_;                    // why writable_ is false
+  std::map<Digest, std::set<Digest>> refused_;  // by request, the images that the driver refused
 };
 
 }  // namespace jfa

@@ -1,37 +1,25 @@
 // A directory of entries, and the steps by which an entry gets into it and out of it.
 //
-//   <root>/CACHEDIR.TAG                        tells backup programs to skip it
-//   <root>/v1/ab/<62 hex>-<16 hex>.entry       request key (its first two digits name the folder), compiler
-//   <root>/locks/<request>-<compiler>.lock     held while that entry is compiled
+//   <root>/CACHEDIR.TAG                        says whose directory it is, and tells backup programs to skip
+//   it <root>/v1/ab/<62 hex>-<16 hex>.entry       request key (its first two digits name the folder),
+//   compiler <root>/locks/<request>-<compiler>.lock     held while that entry is compiled
 //   <root>/tmp/<pid>-<random>.tmp              being written
-//   <root>/damaged/<name>.<random>             moved aside
+//   <root>/damaged/<name>.<pid>-<random>       moved aside
 //   <root>/usage                               bytes in v1 as last counted, see maintenance.h
 //
-// Another format version would live in another folder, so versions never see each other's entries.
+// Any of it may be deleted at any time. Another format version would live in another folder, so versions
+// never see each other's entries.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "cache/entry.h"
+#include "cache/entry_names.h"
 #include "cache/file_system.h"
 
 namespace jfa {
-
-/// Where a request's entry by one compiler lies.
-struct EntryName {
-  Digest request;
-  std::string compiler_tag;  // 16 hex digits
-
-  std::string folder() const;  // "ab"
-  std::string file() const;    // "<62 hex>-<16 hex>.entry"
-};
-
-EntryName entry_name(const Digest& request, const std::string& compiler);
-/// nullopt for names that are not of our pattern: foreign files.
-std::optional<EntryName> parse_entry_name(const std::string& folder, const std::string& file);
 
 /// Outcome of a look into a directory or a bundle.
 struct Lookup {
@@ -53,16 +41,22 @@ class EntryDirectory {
   /// kUnavailable if the directory may hold what others put there: a foreign owner, or a mode that lets
   /// others write. A missing directory is fine.
   Status check();
+  /// check(), and kUnavailable also for a directory that is no cache, see check_ours().
+  Status check_writable();
 
   /// compiler: "" matches the request alone.
   Lookup find(const Digest& request, const std::string& compiler);
 
-  /// Makes the directory if it is missing, writes a temporary file, syncs it and renames it. Returns the
-  /// path. The error is that of the failing step; the directory is then as before.
+  /// Notes that an entry is used now: its modification time is what trimming goes by. Written at most once in
+  /// kStampPrecision_s, whatever the number of processes; one in the future (a clock was set back) is mended.
+  void stamp(const EntryName& name);
+
+  /// Writes a temporary file, syncs it and renames it; makes what is missing of the directory, also if it is
+  /// deleted meanwhile. Returns the path. The error is that of the failing step; no entry has changed then.
   std::error_code publish(const Digest& request, const std::string& compiler, std::string_view bytes,
                           std::string& path);
 
-  /// Moves a damaged file out of the way unless somebody has replaced it since.
+  /// Moves a damaged file out of the way unless somebody has replaced it since. Its age counts from now.
   void move_aside(const std::string& path, std::uint64_t inode);
 
   /// See FileSystem::try_lock().
@@ -78,9 +72,8 @@ class EntryDirectory {
 
  private:
   std::error_code prepare();
-  std::string unique_name() const;
   Lookup read(const Digest& request, const std::string& path);
-  std::error_code write(const std::string& path, std::string_view bytes);
+  std::error_code place(const EntryName& name, std::string_view bytes);
 
   std::shared_ptr<FileSystem> files_;
   std::string root_;

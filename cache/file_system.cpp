@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "cache/write_signals.h"
+
 namespace jfa {
 namespace {
 
@@ -81,6 +83,7 @@ class PosixWritableFile : public WritableFile {
   explicit PosixWritableFile(int descriptor) : descriptor_(descriptor) {}
 
   std::error_code append(std::string_view bytes) override {
+    const WriteSignalBlock block;
     while (!bytes.empty()) {
       const ssize_t written = ::write(descriptor_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
@@ -96,12 +99,23 @@ class PosixWritableFile : public WritableFile {
   Descriptor descriptor_;
 };
 
+// Whether `path` leads to the open file.
+bool names(const std::string& path, int descriptor) {
+  struct stat open;
+  struct stat named;
+  return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+}
+
 class PosixFileLock : public FileLock {
  public:
   PosixFileLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
   // Removing the file before the lock goes is safe: whoever waits for it finds, once it has the lock, that
-  // the file has no name any more, and starts again.
-  ~PosixFileLock() override { ::unlink(path_.c_str()); }
+  // the file has no name any more, and starts again. If the file was deleted under us, the name may be that
+  // of somebody else's lock by now.
+  ~PosixFileLock() override {
+    if (names(path_, descriptor_.get())) ::unlink(path_.c_str());
+  }
 
  private:
   std::string path_;
@@ -186,10 +200,8 @@ class PosixFileSystem : public FileSystem {
         ::close(descriptor);
         return error;
       }
-      struct stat held;
-      struct stat named;
-      if (::fstat(descriptor, &held) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-          held.st_ino == named.st_ino && held.st_dev == named.st_dev) {
+      if (names(path, descriptor)) {
+        const WriteSignalBlock block;
         if (::ftruncate(descriptor, 0) == 0) {
           [[maybe_unused]] const ssize_t ignored = ::write(descriptor, note.data(), note.size());
         }
@@ -221,6 +233,14 @@ std::error_code read_file(FileSystem& files, const std::string& path, std::uint6
   return file->read(0, found.size_bytes, bytes);
 }
 
+std::error_code write_file(FileSystem& files, const std::string& path, std::uint32_t mode,
+                           std::string_view bytes) {
+  std::unique_ptr<WritableFile> file;
+  if (const auto error = files.create(path, mode, file)) return error;
+  if (const auto error = file->append(bytes)) return error;
+  return file->sync();
+}
+
 std::error_code make_directories(FileSystem& files, const std::string& path) {
   for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
     const auto error = files.make_directory(path.substr(0, end));
@@ -232,6 +252,11 @@ std::error_code make_directories(FileSystem& files, const std::string& path) {
   if (!error) return {};
   FileInfo info;
   return files.info(path, info) == std::error_code() ? std::error_code() : error;
+}
+
+bool is_wrong_kind(std::error_code error) {
+  return error.value() == ELOOP || error.value() == EISDIR || error.value() == EINVAL ||
+         error.value() == EFBIG;
 }
 
 std::string reason(std::error_code error) { return error.message(); }

@@ -85,8 +85,18 @@ std::shared_ptr<FileSystem> posix_file_system();
 std::error_code read_file(FileSystem& files, const std::string& path, std::uint64_t max_bytes,
                           std::string& bytes, FileInfo* info = nullptr);
 
+/// A new file with `bytes`, which are on the disk when this returns; EEXIST if there is one.
+std::error_code write_file(FileSystem& files, const std::string& path, std::uint32_t mode,
+                           std::string_view bytes);
+
 /// Makes the missing ones of a path's directories.
 std::error_code make_directories(FileSystem& files, const std::string& path);
+
+/// ENOENT: a name, or a directory on the way to it, is not there.
+inline bool is_missing(std::error_code error) { return error == std::errc::no_such_file_or_directory; }
+
+/// What read_file() reports of symbolic links, directories, FIFOs and files that are too large.
+bool is_wrong_kind(std::error_code error);
 
 /// "Permission denied", as the system words it.
 std::string reason(std::error_code error);

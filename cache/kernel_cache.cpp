@@ -99,6 +99,7 @@ Result<SharedImage> KernelCache::Impl::get(const CompileRequest& request, const 
     }
   }
   if (at_hand != nullptr) {
+    store.note_use(key, *at_hand);
     observer.count(&CacheStats::memory_hits);
     observer.tell({Kind::kHit, key.hex(), request.name, "memory", {}});
     return at_hand;
@@ -229,11 +230,16 @@ Result<SharedImage> KernelCache::get_or_compile(const CompileRequest& request,
 
 SharedImage KernelCache::find(const CompileRequest& request) {
   const Digest key = request_key(request);
+  SharedImage image;
   {
     const std::lock_guard lock(impl_->mutex);
-    if (SharedImage image = impl_->memory.get(key)) return image;
+    image = impl_->memory.get(key);
   }
-  SharedImage image = impl_->store.find(key, request.name);
+  if (image != nullptr) {
+    impl_->store.note_use(key, *image);
+    return image;
+  }
+  image = impl_->store.find(key, request.name);
   if (image != nullptr) {
     const std::lock_guard lock(impl_->mutex);
     impl_->memory.put(key, image);
@@ -247,13 +253,14 @@ void KernelCache::prepare(CompileRequest request, CompileFunction compile) {
   });
 }
 
-void KernelCache::discard(const CompileRequest& request, std::string_view reason) {
+void KernelCache::discard(const CompileRequest& request, const KernelImage& image, std::string_view reason) {
   const Digest key = request_key(request);
   {
     const std::lock_guard lock(impl_->mutex);
-    impl_->memory.erase(key);
+    // Another thread may have found a better one by now.
+    if (impl_->memory.get(key).get() == &image) impl_->memory.erase(key);
   }
-  impl_->store.discard(key, request.name, reason);
+  impl_->store.discard(key, request.name, image, reason);
 }
 
 CacheStats KernelCache::stats() const { return impl_->observer.stats(); }

@@ -37,9 +37,9 @@ class KernelCache {
   /// Starts get_or_compile() in the background; a later call for the same key joins it.
   void prepare(CompileRequest request, CompileFunction compile);
 
-  /// For images that the driver refuses: forgets the image, moves the file aside and, in this process, serves
-  /// the key from no read-only place any more.
-  void discard(const CompileRequest& request, std::string_view reason);
+  /// For an image of `request` that the driver refuses: forgets it, moves its file aside and, in this
+  /// process, serves the like of it from no other place either. What other places have is still served.
+  void discard(const CompileRequest& request, const KernelImage& image, std::string_view reason);
 
   CacheStats stats() const;
 

@@ -1,5 +1,5 @@
-// Housekeeping of a directory of entries: counting, trimming, sweeping, verifying. Touches only names of our
-// own patterns.
+// Housekeeping of a directory of entries: counting, trimming, sweeping, verifying. Touches only files whose
+// whole names are of our own patterns (entry_names.h), and follows no symbolic link below the root.
 #pragma once
 
 #include <cstdint>
@@ -53,9 +53,16 @@ struct ClearOutcome {
   std::uint64_t removed = 0;
   std::uint64_t bytes = 0;
   std::uint64_t failed = 0;
+  std::string failure;  // the first of them: "<path>: <reason>"
 };
 
 /// Removes every entry and damaged file of ours; temporaries that may still be written stay.
 ClearOutcome clear(EntryDirectory& directory);
+
+struct Leftovers {
+  std::uint64_t temporaries = 0;
+  std::uint64_t damaged = 0;  // moved aside
+};
+Leftovers leftovers(EntryDirectory& directory);
 
 }  // namespace jfa

@@ -2,10 +2,16 @@
 
 #include <cstdio>
 
+#include "cache/write_signals.h"
+
 namespace jfa {
 
 Observer::Observer(const CacheOptions& options) : on_event_(options.on_event), log_(options.log) {
-  if (!log_) log_ = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  if (log_) return;
+  log_ = [](const std::string& line) {
+    const WriteSignalBlock block;  // a line that nobody can read is no reason to end the process
+    std::fprintf(stderr, "%s\n", line.c_str());
+  };
 }
 
 void Observer::count(std::uint64_t CacheStats::*counter, std::uint64_t by) {

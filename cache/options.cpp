@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <utility>
 
 namespace jfa {
 namespace {
@@ -47,12 +48,18 @@ std::string absolute(const std::string& path) {
   return error ? path : result.lexically_normal().string();
 }
 
+// "~/x", where no shell made a path of it: a folder named "~" is not what is meant.
+bool names_a_home(std::string_view path) { return path.starts_with('~'); }
+constexpr std::string_view kNoTilde =
+    "a path without '~', which only an unquoted word of a shell may begin with ('./~' is a file of that "
+    "name)";
+
 std::vector<std::string> split_paths(const std::string& list) {
   std::vector<std::string> paths;
   for (std::size_t begin = 0; begin <= list.size();) {
     const std::size_t end = std::min(list.find(':', begin), list.size());
     const std::string path = list.substr(begin, end - begin);
-    if (!blank(path)) paths.push_back(absolute(path));
+    if (!blank(path)) paths.push_back(path);
     begin = end + 1;
   }
   return paths;
@@ -118,14 +125,19 @@ Result<CacheOptions> cache_options_from_environment(const EnvironmentReader& rea
   options.write = mode == "on";
   if (mode != "off") {
     if (const auto directory = environment.get("JFA_CACHE_DIR")) {
+      if (names_a_home(*directory)) return bad_value("JFA_CACHE_DIR", *directory, kNoTilde);
       options.directory = absolute(*directory);
     } else {
       default_directory(environment, options);
     }
   }
-  if (const auto list = environment.get("JFA_CACHE_READ_ONLY_DIRS"))
-    options.read_only_directories = split_paths(*list);
-  if (const auto list = environment.get("JFA_BUNDLES")) options.bundles = split_paths(*list);
+  for (const auto& [name, paths] : {std::pair{"JFA_CACHE_READ_ONLY_DIRS", &options.read_only_directories},
+                                    std::pair{"JFA_BUNDLES", &options.bundles}}) {
+    for (const std::string& path : split_paths(environment.get(name).value_or(""))) {
+      if (names_a_home(path)) return bad_value(name, path, kNoTilde);
+      paths->push_back(absolute(path));
+    }
+  }
   if (const auto text = environment.get("JFA_CACHE_MAX_BYTES")) {
     const auto bytes = parse_bytes(*text);
     if (!bytes)

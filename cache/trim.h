@@ -8,16 +8,23 @@
 
 namespace jfa {
 
+/// How much older than its last use an entry's stamp may be. A use within it of the last stamp writes
+/// nothing, so that a thousand processes that start together stamp an entry once.
+inline constexpr std::int64_t kStampPrecision_s = 10;
+/// An entry used within it stays, even above the cap.
+inline constexpr std::int64_t kRecentUse_s = 60;
+
 struct TrimCandidate {
   std::uint64_t bytes = 0;      // on disk
-  std::int64_t last_use_s = 0;  // seconds since 1970
+  std::int64_t last_use_s = 0;  // its stamp, in seconds since 1970
 };
 
 struct TrimPolicy {
   std::uint64_t max_bytes = 0;        // 0 = no bound
   std::uint64_t target_bytes = 0;     // what to trim to once max_bytes is passed; at most max_bytes
   std::uint64_t make_room_bytes = 0;  // to free in any case: the disk is full
-  std::int64_t min_age_s = 60;        // an entry used this recently stays, even above max_bytes
+  // A stamp younger than this keeps its entry, even above max_bytes.
+  std::int64_t min_age_s = kRecentUse_s + kStampPrecision_s;
 };
 
 /// The policy of a byte cap: trims to nine tenths, so that not every new entry pays for a count.

@@ -104,27 +104,34 @@ Status prepare_in_background(Device& device, const Configuration& configuration)
   return {};
 }
 
-Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, const KernelSpec& spec) {
-  Result<SharedImage> image = cache.get_or_compile(
-      compile_request(source, spec), [&] { return compile_as(cache.options().compiler, source); });
+Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, const KernelSpec& spec,
+                            bool* compiled) {
+  bool called = false;
+  Result<SharedImage> image = cache.get_or_compile(compile_request(source, spec), [&] {
+    called = true;
+    return compile_as(cache.options().compiler, source);
+  });
+  if (compiled) *compiled = called;
   if (image || image.status().kind() != ErrorKind::kInternal) return image;
   // Another NVRTC than the one the cache files under: right all the same, but not for the cache.
   const auto nvrtc = Nvrtc::instance();
   if (!nvrtc) return nvrtc.status();
-  Result<KernelImage> compiled = (*nvrtc)->compile(source);
-  if (!compiled) return compiled.status();
-  return std::make_shared<const KernelImage>(*std::move(compiled));
+  Result<KernelImage> fresh = (*nvrtc)->compile(source);
+  if (!fresh) return fresh.status();
+  if (compiled) *compiled = true;
+  return std::make_shared<const KernelImage>(*std::move(fresh));
 }
 
-Result<SharedImage> compile(const KernelSource& source, const KernelSpec& spec) {
+Result<SharedImage> compile(const KernelSource& source, const KernelSpec& spec, bool* compiled) {
   const Result<KernelCache*> cache = process_cache();
   if (!cache) return cache.status();
-  return compile(**cache, source, spec);
+  return compile(**cache, source, spec, compiled);
 }
 
-void discard(const KernelSource& source, const KernelSpec& spec, std::string_view reason) {
+void discard(const KernelSource& source, const KernelSpec& spec, const KernelImage& image,
+             std::string_view reason) {
   if (const Result<KernelCache*> cache = process_cache())
-    (*cache)->discard(compile_request(source, spec), reason);
+    (*cache)->discard(compile_request(source, spec), image, reason);
 }
 
 }  // namespace jfa

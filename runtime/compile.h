@@ -15,12 +15,15 @@ CompileRequest compile_request(const KernelSource& source, const KernelSpec& spe
 /// kInvalidArgument names a variable and the value that cannot be used.
 Result<KernelCache*> process_cache();
 
-/// The image of `source` from `cache`, compiled by the process's NVRTC if nobody has it.
-Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, const KernelSpec& spec);
+/// The image of `source` from `cache`, compiled by the process's NVRTC if nobody has it. `compiled` says
+/// whether this call did so.
+Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, const KernelSpec& spec,
+                            bool* compiled = nullptr);
 /// ... from the process's cache.
-Result<SharedImage> compile(const KernelSource& source, const KernelSpec& spec);
+Result<SharedImage> compile(const KernelSource& source, const KernelSpec& spec, bool* compiled = nullptr);
 
 /// Throws an image that the driver refused out of the process's cache.
-void discard(const KernelSource& source, const KernelSpec& spec, std::string_view reason);
+void discard(const KernelSource& source, const KernelSpec& spec, const KernelImage& image,
+             std::string_view reason);
 
 }  // namespace jfa

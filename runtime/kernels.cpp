@@ -13,6 +13,9 @@ namespace {
 // Tensor memory of one streaming multiprocessor, shared out by columns among its CTAs.
 constexpr int kTensorMemoryColumns = 512;
 
+// Of one kernel, that are tried before the driver's word is final: those of a cache's places and a new one.
+constexpr int kMaxImages = 16;
+
 // A library that is unloaded unless keep() is called.
 class Library {
  public:
@@ -31,10 +34,24 @@ class Library {
   CUlibrary library_ = nullptr;
 };
 
-// The driver's verdict on the image itself, rather than on the state of the device.
+// The driver's verdict on the image itself, rather than on the state of the device. Any step of loading can
+// tell: a lazy driver takes even junk for a library, and has the error for the first entry that is asked for.
 bool refuses_image(CUresult result) {
-  return result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_INVALID_SOURCE ||
-         result == CUDA_ERROR_NO_BINARY_FOR_GPU;
+  switch (result) {
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_INVALID_SOURCE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC:
+    // PTX where a cubin should be, which loads without a compiler in the driver.
+    case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
+    case CUDA_ERROR_JIT_COMPILATION_DISABLED:
+    case CUDA_ERROR_NOT_FOUND:  // no such entry
+      return true;
+    default:
+      return false;
+  }
 }
 
 CUresult load_library(Device::Impl& device, const KernelImage& image, CUlibrary* library, std::string* log) {
@@ -63,7 +80,8 @@ CUresult count_resident(Device::Impl& device, const KernelPlan& plan, LoadedEntr
 }
 
 Result<LoadedEntry> load_entry(Device::Impl& device, CUlibrary library, const KernelPlan& plan,
-                               const EntryPlan& entry_plan, const std::string& kernels_name) {
+                               const EntryPlan& entry_plan, const std::string& kernels_name,
+                               bool* image_refused) {
   const DriverTable& driver = device.driver;
   LoadedEntry entry{entry_plan};
   CUkernel kernel = nullptr;
@@ -74,6 +92,7 @@ Result<LoadedEntry> load_entry(Device::Impl& device, CUlibrary library, const Ke
   }
   entry.function = reinterpret_cast<CUfunction>(kernel);  // as the driver documents for its launch functions
   if (result == CUDA_SUCCESS) result = count_resident(device, plan, entry);
+  *image_refused = refuses_image(result);
   if (result != CUDA_SUCCESS)
     return device.failure(result, fmt::format("loading {} of {}", entry_plan.name, kernels_name));
   if (entry.resident_ctas < 1)
@@ -82,6 +101,11 @@ Result<LoadedEntry> load_entry(Device::Impl& device, CUlibrary library, const Ke
         fmt::format("fitting {} of {} ({} threads, {} bytes of shared memory) on a multiprocessor",
                     entry_plan.name, kernels_name, entry_plan.threads, entry_plan.shared_bytes));
   return entry;
+}
+
+// The driver's log, where it wrote one, says more than what failure() found.
+Status with_log(const Status& status, const std::string& log) {
+  return log.empty() ? status : Status(status.kind(), status.message(), log);
 }
 
 Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const KernelImage& image,
@@ -98,12 +122,12 @@ Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const K
   CUresult result = load_library(device, image, library.address(), &log);
   if (result != CUDA_SUCCESS) {
     *image_refused = refuses_image(result);
-    const Status status = device.failure(result, "loading " + kernels.name);
-    return Status(status.kind(), status.message(), log.empty() ? status.detail() : log);
+    return with_log(device.failure(result, "loading " + kernels.name), log);
   }
   for (const EntryPlan* entry_plan : entries_of(plan)) {
-    Result<LoadedEntry> entry = load_entry(device, library.get(), plan, *entry_plan, kernels.name);
-    if (!entry) return entry.status();
+    Result<LoadedEntry> entry =
+        load_entry(device, library.get(), plan, *entry_plan, kernels.name, image_refused);
+    if (!entry) return with_log(entry.status(), log);
     kernels.entries.push_back(*std::move(entry));
   }
   library.keep();
@@ -150,11 +174,13 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
   if (!plan) return plan.status();
   const KernelSource source = emit(*plan);
 
-  // An image that the driver refuses is thrown out of the cache and made anew, once.
+  // An image that the driver refuses is thrown out of the cache. Another place may have a better one; the
+  // last resort is to make it anew, once.
   Status refused;
-  for (int attempt = 0; attempt < 2; ++attempt) {
+  for (int attempt = 0; attempt < kMaxImages; ++attempt) {
+    bool compiled = false;
     const Result<SharedImage> image =
-        compile(source, spec);  // outside the lock: other kernels may load meanwhile
+        compile(source, spec, &compiled);  // outside the lock: other kernels may load meanwhile
     if (!image) return image.status();
     std::lock_guard lock(device.kernels.mutex());
     if (const LoadedKernels* found = device.kernels.find(spec)) return found;
@@ -165,7 +191,8 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
     if (kernels) return device.kernels.insert(*std::move(kernels));
     refused = kernels.status();
     if (!image_refused) break;
-    discard(source, spec, refused.message());
+    discard(source, spec, **image, refused.message());
+    if (compiled && attempt > 0) break;
   }
   return refused;
 }

@@ -2,12 +2,17 @@ jfa_add_test(cache_test
   SOURCES
     cache_bundle_test.cpp
     cache_compiler_identity_test.cpp
+    cache_deletion_test.cpp
     cache_entry_test.cpp
     cache_fault_test.cpp
+    cache_foreign_test.cpp
     cache_kernel_cache_test.cpp
     cache_options_test.cpp
     cache_process_test.cpp
+    cache_refusal_test.cpp
     cache_request_test.cpp
+    cache_signals_test.cpp
+    cache_stamp_test.cpp
     cache_support.cpp
     cache_trim_test.cpp
   LIBRARIES jfa_cache nlohmann_json::nlohmann_json

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -248,6 +249,69 @@ TEST_CASE("verify, trim and clear") {
   CHECK(jfa_command({"cache", "clear", "--cache-dir", cache}).exit_code == 0);
   CHECK(entries_of(cache).empty());
   CHECK(jfa_command({"cache", "list"}, {"JFA_CACHE=off"}).exit_code == 2);
+}
+
+TEST_CASE("a directory that is no cache is refused by every subcommand, by name, and left as it is") {
+  const TemporaryDirectory directory;
+  const std::string theirs = directory.path();
+  fs::permissions(theirs, fs::perms::owner_all);
+  fs::create_directory(directory / "tmp");
+  std::ofstream(directory / "tmp/report.tmp.txt") << "not ours";
+  fs::last_write_time(directory / "tmp/report.tmp.txt",
+                      fs::file_time_type::clock::now() - std::chrono::hours(48));
+  for (const char* command : {"list", "stats", "verify", "trim", "clear"}) {
+    CAPTURE(std::string(command));
+    const CommandResult result = jfa_command({"cache", command, "--cache-dir", theirs});
+    CHECK(result.exit_code == 2);
+    CHECK(has(result.error, theirs + " is no kernel cache: it holds 'tmp/report.tmp.txt'"));
+  }
+  CHECK(jfa_command({"cache", "explain", "--head-dim", "16", "--cache-dir", theirs}).exit_code == 2);
+  // A kernel is had all the same.
+  const CommandResult emit = jfa_command({"emit", "--head-dim", "16", "--format", "cubin"},
+                                         {"JFA_CACHE_DIR=" + theirs, "JFA_BUNDLES=" + precompiled().bundle});
+  CHECK(emit.exit_code == 0);
+  CHECK(has(emit.error, "jfa: no cache directory: "));
+  CHECK(std::distance(fs::recursive_directory_iterator(theirs), {}) == 2);
+}
+
+TEST_CASE("what cannot be used is blamed on the option or variable that it came from") {
+  const auto error = [](std::vector<std::string> arguments,
+                        const std::vector<std::string>& environment = {}) {
+    const CommandResult result = jfa_command(std::move(arguments), environment);
+    CHECK(result.exit_code == 2);
+    return result.error;
+  };
+  CHECK(has(error({"cache", "list"}, {"JFA_CACHE_DIR=~/x"}),
+            "JFA_CACHE_DIR='~/x': expected a path without '~'"));
+  CHECK(
+      has(error({"cache", "list", "--cache-dir", "~/x"}), "--cache-dir='~/x': expected a path without '~'"));
+  CHECK(has(error({"cache", "trim", "--max-bytes", "-1"}), "--max-bytes='-1': expected a number of bytes"));
+  CHECK(has(error({"cache", "trim"}, {"JFA_CACHE_MAX_BYTES=-1"}), "JFA_CACHE_MAX_BYTES='-1': expected"));
+}
+
+TEST_CASE("trim keeps the kernel that a process has just used, and explaining one is no use of it") {
+  const TemporaryDirectory directory;
+  const std::string cache = directory / "cache";
+  fs::copy(precompiled().cache, cache, fs::copy_options::recursive);
+  fs::permissions(cache, fs::perms::owner_all);
+  for (const std::string& entry : entries_of(cache))
+    fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::minutes(10));
+  const auto seconds_ago = [&](const std::string& name) {
+    const json list = json::parse(jfa_command({"cache", "--json", "list", "--cache-dir", cache}).output);
+    for (const json& entry : list) {
+      if (entry["name"] == name) return std::time(nullptr) - entry["last_use_s"].get<std::int64_t>();
+    }
+    return std::int64_t{-1};
+  };
+  CHECK(jfa_command({"cache", "explain", "--head-dim", "16", "--cache-dir", cache}).exit_code == 0);
+  CHECK(jfa_command({"emit", "--head-dim", "16", "--window", "0", "--format", "ptx"},
+                    {"JFA_CACHE_DIR=" + cache})
+            .exit_code == 0);
+  CHECK(seconds_ago("forward-bf16-d16-sm_100f") >= 600);
+  CHECK(seconds_ago("forward-bf16-d16-w0-sm_100f") <= 10);
+  CHECK(jfa_command({"cache", "trim", "--max-bytes", "1K", "--cache-dir", cache}).exit_code == 0);
+  CHECK(seconds_ago("forward-bf16-d16-sm_100f") == -1);
+  CHECK(seconds_ago("forward-bf16-d16-w0-sm_100f") >= 0);
 }
 
 }  // namespace

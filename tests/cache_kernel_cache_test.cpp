@@ -5,12 +5,10 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
 
-#include "cache/bundle.h"
 #include "cache/kernel_cache.h"
 #include "cache_support.h"
 
@@ -21,27 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 const CompileFunction kMustNotCompile = []() -> Result<KernelImage> { throw std::logic_error("compiled"); };
-
-// Puts the image of a request into a directory.
-void fill(const std::string& directory, const CompileRequest& request,
-          const std::string& compiler = kCompiler) {
-  CacheOptions options = quiet_options(directory);
-  options.compiler = compiler;
-  KernelCache cache(options);
-  REQUIRE(cache.get_or_compile(request, [&] { return make_image(request, compiler); }).ok());
-}
-
-void write_bundle(const std::string& path, const std::vector<CompileRequest>& requests,
-                  const std::string& compiler = kCompiler) {
-  std::map<Digest, CompileRequest> sorted;
-  for (const CompileRequest& request : requests) sorted[request_key(request)] = request;
-  const Status status = write_bundle_with(path, [&](BundleWriter& writer) {
-    for (const auto& [key, request] : sorted)
-      writer.add({fields_of(request), request.source.size(), make_image(request, compiler)}).or_throw();
-    return Status();
-  });
-  REQUIRE(status.ok());
-}
 
 }  // namespace
 
@@ -217,8 +194,8 @@ TEST_CASE("lookup order: directory, read-only directories in order, bundles in o
   fill(parent / "first", in_all, "first");
   fill(parent / "second", in_all, "second");
   fill(parent / "second", in_second, "second");
-  write_bundle(parent / "one.jfab", {in_all, in_second}, "one");
-  write_bundle(parent / "two.jfab", {in_all, in_second, in_last}, "two");
+  fill_bundle(parent / "one.jfab", {in_all, in_second}, "one");
+  fill_bundle(parent / "two.jfab", {in_all, in_second, in_last}, "two");
   CacheOptions options = quiet_options(parent / "own");
   options.read_only_directories = {parent / "first", parent / "second"};
   options.bundles = {parent / "one.jfab", parent / "two.jfab"};
@@ -429,12 +406,12 @@ TEST_CASE("a discarded image is forgotten everywhere and made anew") {
   const TemporaryDirectory parent;
   const CompileRequest request = make_request("kernel");
   fill(parent / "own", request);
-  write_bundle(parent / "one.jfab", {request});
+  fill_bundle(parent / "one.jfab", {request});
   CacheOptions options = quiet_options(parent / "own");
   options.bundles = {parent / "one.jfab"};
   KernelCache cache(options);
-  CHECK(cache.get_or_compile(request, kMustNotCompile).ok());
-  cache.discard(request, "CUDA_ERROR_INVALID_IMAGE");
+  const SharedImage refused = cache.get_or_compile(request, kMustNotCompile).value();
+  cache.discard(request, *refused, "CUDA_ERROR_INVALID_IMAGE");
   CHECK(files_below(parent / "own/damaged").size() == 1);
   std::atomic<int> compiles{0};
   CHECK(cache.get_or_compile(request, counting(request, compiles)).ok());

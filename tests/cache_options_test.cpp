@@ -106,6 +106,25 @@ TEST_CASE("values that cannot be used are refused by name and value") {
   }
 }
 
+TEST_CASE("a path with a '~' that no shell expanded is refused by name, and no folder '~' is made") {
+  const Variables bad[] = {{{"JFA_CACHE_DIR", "~/x"}},
+                           {{"JFA_CACHE_DIR", "~"}},
+                           {{"JFA_CACHE_DIR", "~user/x"}},
+                           {{"JFA_CACHE_READ_ONLY_DIRS", "/a:~/x"}},
+                           {{"JFA_BUNDLES", "~/k.jfab:/a"}}};
+  for (const Variables& variables : bad) {
+    const auto& [name, value] = *variables.begin();
+    CAPTURE(name);
+    const Status status = options_of(variables).status();
+    CHECK(status.kind() == ErrorKind::kInvalidArgument);
+    CHECK(status.message().starts_with(name + "='~"));
+    CHECK(status.message().find("': expected a path without '~'") != std::string::npos);
+  }
+  CHECK(options_of({{"JFA_CACHE_DIR", "./~x"}})->directory.ends_with("/~x"));
+  CHECK(options_of({{"JFA_CACHE_DIR", "/a/~"}})->directory == "/a/~");
+  CHECK(options_of({{"JFA_CACHE", "off"}, {"JFA_CACHE_DIR", "~/x"}})->directory.empty());
+}
+
 TEST_CASE("a directory opened for reading only is searched, and never written") {
   const TemporaryDirectory directory;
   const CompileRequest stored = make_request("stored");

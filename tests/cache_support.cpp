@@ -14,6 +14,9 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "cache/bundle.h"
+#include "cache/entry_directory.h"
+
 namespace jfa::test {
 namespace fs = std::filesystem;
 
@@ -89,6 +92,65 @@ Status write_bundle_with(const std::string& path, const std::function<Status(Bun
   if (status.ok()) status = writer.finish();
   if (status.ok()) write_bytes(path, bytes);
   return status;
+}
+
+void fill(const std::string& directory, const CompileRequest& request, const std::string& compiler,
+          std::size_t padding_bytes) {
+  CacheOptions options = quiet_options(directory);
+  options.compiler = compiler;
+  KernelCache cache(options);
+  const auto image =
+      cache.get_or_compile(request, [&] { return make_image(request, compiler, padding_bytes); });
+  if (!image.ok() || cache.stats().published + cache.stats().directory_hits != 1)
+    throw std::runtime_error("cannot fill " + directory);
+}
+
+std::string stored_path(const std::string& directory, const CompileRequest& request) {
+  return EntryDirectory(posix_file_system(), directory, EntryDirectory::Access::kPrivate)
+      .entry_path(entry_name(request_key(request), kCompiler));
+}
+
+void fill_bundle(const std::string& path, const std::vector<CompileRequest>& requests,
+                 const std::string& compiler, std::size_t padding_bytes) {
+  std::map<Digest, CompileRequest> sorted;
+  for (const CompileRequest& request : requests) sorted[request_key(request)] = request;
+  const Status status = write_bundle_with(path, [&](BundleWriter& writer) {
+    for (const auto& [key, request] : sorted)
+      writer.add({fields_of(request), request.source.size(), make_image(request, compiler, padding_bytes)})
+          .or_throw();
+    return Status();
+  });
+  status.or_throw();
+}
+
+void set_age(const std::string& path, std::int64_t age_s) {
+  const auto files = posix_file_system();
+  if (const auto error = files->set_modified(path, files->now_s() - age_s))
+    throw std::runtime_error(path + ": " + reason(error));
+}
+
+std::int64_t stamp_age_s(const std::string& path) {
+  const auto files = posix_file_system();
+  FileInfo info;
+  if (const auto error = files->info(path, info)) throw std::runtime_error(path + ": " + reason(error));
+  return files->now_s() - info.modified_s;
+}
+
+Watched::Watched(const std::string& directory, std::shared_ptr<FileSystem> files)
+    : options(quiet_options(directory, std::move(files))) {
+  options.log = [this](const std::string& line) { lines.push_back(line); };
+}
+
+int Watched::compile(int count, int from) {
+  KernelCache cache(options);
+  int right = 0;
+  for (int i = from; i < from + count; ++i) {
+    const CompileRequest request = make_request("kernel " + std::to_string(i));
+    const auto image = cache.get_or_compile(request, [&] { return make_image(request); });
+    right += image.ok() && made_from(**image, request) ? 1 : 0;
+  }
+  stats = cache.stats();
+  return right;
 }
 
 std::string read_bytes(const std::string& path) {

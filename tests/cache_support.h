@@ -45,6 +45,28 @@ CompileFunction counting(const CompileRequest& request, std::atomic<int>& compil
 
 /// The bundle of what `fill` adds, as a file.
 Status write_bundle_with(const std::string& path, const std::function<Status(BundleWriter&)>& fill);
+/// Puts the image that `compiler` makes of a request into a directory.
+void fill(const std::string& directory, const CompileRequest& request,
+          const std::string& compiler = kCompiler, std::size_t padding_bytes = 0);
+/// Where it is then.
+std::string stored_path(const std::string& directory, const CompileRequest& request);
+/// A bundle of the images of these requests.
+void fill_bundle(const std::string& path, const std::vector<CompileRequest>& requests,
+                 const std::string& compiler = kCompiler, std::size_t padding_bytes = 0);
+/// Has a file last been written `age_s` ago.
+void set_age(const std::string& path, std::int64_t age_s);
+std::int64_t stamp_age_s(const std::string& path);
+
+/// A cache whose warnings and stats can be looked at.
+struct Watched {
+  explicit Watched(const std::string& directory, std::shared_ptr<FileSystem> files = nullptr);
+  /// Asks a new cache for this many kernels; the number of those that were right.
+  int compile(int count, int from = 0);
+
+  CacheOptions options;
+  std::vector<std::string> lines;
+  CacheStats stats;
+};
 
 std::string read_bytes(const std::string& path);
 void write_bytes(const std::string& path, const std::string& bytes);

@@ -47,6 +47,10 @@ jfa_add_test(runtime_cache_test
   LIBRARIES jfa_runtime
   LABELS host)
 
+jfa_add_test(runtime_refusal_test
+  SOURCES runtime_refusal_test.cpp cache_support.cpp
+  LIBRARIES jfa_runtime jfa_cache)
+
 # The example is what a newcomer reads first, so it runs as it stands.
 add_executable(jfa_example_attention ${PROJECT_SOURCE_DIR}/examples/attention.cpp)
 target_link_libraries(jfa_example_attention PRIVATE jfa::jfa)

@@ -34,7 +34,7 @@ Result<OpenDirectory> open_directory(const CacheCommandOptions& given) {
     return Status::unavailable("there is no cache directory: " + (reason.empty() ? "JFA_CACHE=off" : reason));
   }
   EntryDirectory entries(posix_file_system(), options->directory, EntryDirectory::Access::kPrivate);
-  if (const Status status = entries.check(); !status.ok()) return status;
+  if (const Status status = entries.check_writable(); !status.ok()) return status;
   return OpenDirectory{std::move(entries), std::move(*options)};
 }
 
@@ -78,11 +78,6 @@ struct Share {
   std::uint64_t bytes = 0;
 };
 
-std::size_t files_in(EntryDirectory& directory, const std::string& folder) {
-  std::vector<std::string> names;
-  return directory.files().list(directory.root() + folder, names) ? 0 : names.size();
-}
-
 int stats(const CacheCommandOptions& options) {
   auto directory = open_directory(options);
   if (!directory) return fail(kCommand, directory.status());
@@ -98,8 +93,7 @@ int stats(const CacheCommandOptions& options) {
       share->bytes += stored.bytes;
     }
   }
-  const std::size_t temporaries = files_in(entries, "/tmp");
-  const std::size_t damaged = files_in(entries, "/damaged");
+  const auto [temporaries, damaged] = leftovers(entries);
   const std::uint64_t cap = directory->options.max_bytes;
   if (options.json) {
     const auto shares = [](const std::map<std::string, Share>& by) {
@@ -176,7 +170,8 @@ int clear_all(const CacheCommandOptions& options) {
     fmt::print("removed {} files, {}\n", outcome.removed, human_bytes(outcome.bytes));
   }
   if (outcome.failed == 0) return kSuccess;
-  note(kCommand, fmt::format("{} files could not be removed", outcome.failed));
+  note(kCommand,
+       fmt::format("{} files could not be removed, the first is {}", outcome.failed, outcome.failure));
   return kNegative;
 }
 
@@ -184,12 +179,27 @@ int clear_all(const CacheCommandOptions& options) {
 
 Result<CacheOptions> cache_options(const CacheCommandOptions& options) {
   // The command line stands in for the variables, so that both understand the same values.
-  return cache_options_from_environment([&](const char* name) -> const char* {
-    const std::string_view variable = name;
-    if (variable == "JFA_CACHE_MAX_BYTES" && !options.max_bytes.empty()) return options.max_bytes.c_str();
-    if (variable == "JFA_CACHE_DIR" && !options.directory.empty()) return options.directory.c_str();
+  struct StandIn {
+    std::string_view variable;
+    std::string_view option;
+    const std::string* value;
+  };
+  const StandIn stand_ins[] = {{"JFA_CACHE_MAX_BYTES", "--max-bytes", &options.max_bytes},
+                               {"JFA_CACHE_DIR", "--cache-dir", &options.directory}};
+  auto result = cache_options_from_environment([&](const char* name) -> const char* {
+    for (const StandIn& stand_in : stand_ins) {
+      if (stand_in.variable == name && !stand_in.value->empty()) return stand_in.value->c_str();
+    }
     return std::getenv(name);
   });
+  if (result) return result;
+  const std::string message = result.status().message();
+  for (const StandIn& stand_in : stand_ins) {
+    if (!stand_in.value->empty() && message.starts_with(stand_in.variable))
+      return Status(result.status().kind(),
+                    std::string(stand_in.option) + message.substr(stand_in.variable.size()));
+  }
+  return result;
 }
 
 void add_cache_command(CLI::App& app, int& exit_code) {

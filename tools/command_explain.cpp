@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cache/directory_marker.h"
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
@@ -50,6 +51,11 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
   if (!request) return fail(kCommand, request.status());
   Result<CacheOptions> settings = cache_options(shared);
   if (!settings) return fail(kCommand, settings.status());
+  if (!settings->directory.empty()) {
+    const Status status = check_ours(*posix_file_system(), settings->directory);
+    if (!status.ok()) return fail(kCommand, status);
+  }
+  settings->write = false;  // to look at an entry is not to use it
   if (const auto nvrtc = Nvrtc::instance()) settings->compiler = (*nvrtc)->identity();
   KernelCache cache(std::move(*settings));
   const Explanation fields = explain(*request, cache.options().compiler);

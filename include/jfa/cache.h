@@ -49,7 +49,7 @@ struct CacheStats {
   std::uint64_t publish_failures = 0;
   std::uint64_t lock_waits = 0;     // for another process
   std::uint64_t lock_timeouts = 0;  // ... that took too long, so this one compiled as well
-  std::uint64_t damaged = 0;        // entries found damaged and not served
+  std::uint64_t damaged = 0;        // entries found damaged, or refused by the driver, and not served
   std::uint64_t evicted = 0;
   std::uint64_t evicted_bytes = 0;
   double compile_ms = 0;  // sum
