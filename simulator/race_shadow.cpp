@@ -153,14 +153,17 @@ void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_
     refuse(access, offset, nullptr, i->access, i->point, i->what, point);
 }
 
-void RaceShadow::check_initialised(std::uint32_t offset, const ProgramPoint& point) const {
+void RaceShadow::check_initialised(std::uint32_t offset, const Epoch& init, const ProgramPoint& point) const {
   if (point.cta == nullptr || point.warp < 0) return;
-  const Record& init = cells_.last_write(cells_.cell_of(offset));
-  if (init.tick == 0 || ordered(init, clock_of(point), point.lane, Access::kRead)) return;
+  const Record& write = cells_.last_write(cells_.cell_of(offset));
+  const WarpClock& clock = clock_of(point);
+  if (write.tick == 0 || ordered(write, clock, point.lane, Access::kRead) ||
+      order_.ordered(init, clock, point.lane, false))
+    return;
   fail_at(ErrorKind::kRace, point, offset,
           fmt::format("the mbarrier at shared {:#x} {} is used, and its mbarrier.init is not ordered before",
                       offset, cta_.shared_symbol(offset)),
-          fmt::format("it was initialised by {}", point_of(init).describe()));
+          fmt::format("it was initialised by {}", point_of(write).describe()));
 }
 
 // --- Engines

@@ -30,8 +30,9 @@ class RaceShadow {
   void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
   /// A thread accesses bytes that an engine has touched (SharedMemory::kEngineRead, kEngineWritten).
   void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
-  /// An mbarrier is used: its mbarrier.init must have happened before.
-  void check_initialised(std::uint32_t offset, const ProgramPoint& point) const;
+  /// An mbarrier is used: its mbarrier.init must have happened before, as a write or as the event that
+  /// fence.mbarrier_init releases.
+  void check_initialised(std::uint32_t offset, const Epoch& init, const ProgramPoint& point) const;
 
   // --- Engines. `what`: "TMA load", for reports.
   /// At the instruction that starts an operation, on whose behalf it accesses the bytes. Throws kRace, and
