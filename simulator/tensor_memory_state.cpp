@@ -81,11 +81,22 @@ TensorTickets CtaTensorMemory::issue(int thread, const std::shared_ptr<TensorTic
   if (!cta_.machine().checks()) return predecessors;
   Epoch& event = events_[thread];
   if (event.strand == 0)
-    event.strand = cta_.cluster().order.add_strand(
+    event.strand = cta_.cluster().order.add_tensor_strand(
         fmt::format("tensor operations issued by warp {}", thread / kWarpSize));
   ++event.tick;
   for (FlightRef& flight : ticket->flights) flight.event = event;
   return predecessors;
+}
+
+Epoch CtaTensorMemory::wait(Warp& warp) {
+  if (warp.clock == nullptr) return {};
+  Epoch& event = warps_[static_cast<std::size_t>(warp.index())].waited;
+  if (event.strand == 0)
+    event.strand = cta_.cluster().order.add_tensor_strand(
+        fmt::format("tensor loads and stores of warp {}", warp.index()));
+  ++event.tick;
+  warp.acquire(warp.live(), event);
+  return event;
 }
 
 void CtaTensorMemory::on_exit() { memory().release(owner(), {nullptr, &cta_, -1, -1}); }

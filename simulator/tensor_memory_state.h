@@ -55,6 +55,7 @@ class CtaTensorMemory : public Extension {
     std::vector<TensorMemoryShadow::FlightId> stores;  // until wait::st
     std::vector<std::uint32_t> loading;  // by register in Entry::watch: load that owns it, + 1; 0: none
     std::vector<ProgramPoint> loads_at;  // the loads, until wait::ld
+    Epoch waited{};                      // its last wait::ld or wait::st: by then its transfers were over
   };
 
   TensorMemory& memory() { return sm_.memory; }
@@ -67,6 +68,9 @@ class CtaTensorMemory : public Extension {
   /// what the CTA's threads have issued earlier and is not done.
   TensorTickets issue(int thread, const std::shared_ptr<TensorTicket>& ticket);
   Epoch last_issue(int thread) { return events_[thread]; }
+  /// The warp has waited for its loads or stores, which are one operation of all its lanes, as the wait is:
+  /// every one of them knows from here on that the whole is over.
+  Epoch wait(Warp& warp);
   /// Operations of a thread that nobody is known to have waited for, oldest first.
   TensorTickets& tickets(int thread) { return tickets_[thread]; }
   /// Puts a region that a copy or a shift of the strand writes in flight. Throws as its shadow does, and
