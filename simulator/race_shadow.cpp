@@ -106,21 +106,26 @@ void RaceShadow::write_cell(RaceCells::Cell cell, Record record, Accessor& acces
   const Record* other = unordered(cell, record.bytes, accessor, together);
   const bool same_value = other == &write && write.generic && write.pc == record.pc && shares_constant(point);
   if (other != nullptr && !same_value) refuse(Access::kWrite, cells_.offset_of(cell), nullptr, *other, point);
-  const Record last = write;
+  Record last = write;
   write = record;
   write.has_others = last.has_others;
-  // Whoever is ordered behind a weak write is behind all that it is ordered behind. Of strong ones another
-  // may come that is not: they leave what is before them, unless nobody could know of it by way of them.
-  const bool unseen = record.strong && overwrites_unseen(last.event(), accessor.clock, accessor.lane);
-  const bool behind_last = !record.strong || (last.strong ? !unseen : unseen);
-  const bool stands_for_last = behind_last && (last.bytes & ~record.bytes) == 0;
-  if (record.bytes == RaceCells::kWholeCell && !record.strong)
-    cells_.forget_others(cell);
-  else if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick &&
-           last.strong == record.strong)
-    write.bytes = record.bytes | last.bytes;
-  else if (last.tick != 0 && !stands_for_last)
-    cells_.add_other(cell, last, accessor.clock.synced());
+  const bool joins_last = last.strand == record.strand && last.lanes == record.lanes &&
+                          last.tick == record.tick && last.strong == record.strong;
+  if (joins_last && record.bytes != RaceCells::kWholeCell) write.bytes = record.bytes | last.bytes;
+  if (record.bytes == RaceCells::kWholeCell && !record.strong) return cells_.forget_others(cell);
+  cells_.cut_others(cell, record.bytes, [&](const Record& old) {
+    return !(record.strong && old.strong) && stands_for(record, old, accessor);
+  });
+  if (stands_for(record, last, accessor)) last.bytes &= ~record.bytes;
+  if (!joins_last && last.tick != 0 && last.bytes != 0) cells_.add_other(cell, last, accessor.clock.synced());
+}
+
+// Whether who is ordered behind the write need not be asked about an earlier one of the same bytes. Whoever
+// is ordered behind a weak write is behind all that it is ordered behind. Of strong ones another may come
+// that is not: they leave what is before them, unless nobody could know of it by way of them.
+bool RaceShadow::stands_for(const Record& write, const Record& earlier, const Accessor& accessor) const {
+  if (!write.strong) return true;
+  return earlier.strong != overwrites_unseen(earlier.event(), accessor.clock, accessor.lane);
 }
 
 bool RaceShadow::ordered(const Record& record, Accessor& accessor) const {
@@ -166,9 +171,10 @@ void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_
     refuse(access, offset, nullptr, i->access, i->point, i->what, point);
 }
 
-bool RaceShadow::replaces_engines(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                                  const MemoryOrder& order) const {
-  if (!order.strong) return true;
+// Another strong write may come that is not ordered behind this one: to find that out, what the thread has
+// seen stays. What it has not could not be known to a reader of what it writes.
+bool RaceShadow::replaces_engines(std::uint32_t offset, std::uint32_t bytes,
+                                  const ProgramPoint& point) const {
   const WarpClock& clock = clock_of(point);
   return std::any_of(intervals_.begin(), intervals_.end(), [&](const Interval& i) {
     return i.access == Access::kWrite && i.overlaps(offset, offset + bytes) && remains(i, offset, bytes) &&

@@ -30,10 +30,9 @@ class RaceShadow {
   void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
   /// A thread accesses bytes that an engine has touched (SharedMemory::kEngineRead, kEngineWritten).
   void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
-  /// Whether the thread's write, which has been checked, stands for what engines did to the bytes: whoever is
-  /// ordered behind it need not be asked about them.
-  bool replaces_engines(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                        const MemoryOrder& order) const;
+  /// Whether a thread's strong write, which has been checked, stands for what engines did to the bytes, as
+  /// any other write does: whoever is ordered behind it need not be asked about them.
+  bool replaces_engines(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const;
   /// An mbarrier is used: its mbarrier.init must have happened before, as a write or as the event that
   /// fence.mbarrier_init releases.
   void check_initialised(std::uint32_t offset, const Epoch& init, const ProgramPoint& point) const;
@@ -96,6 +95,7 @@ class RaceShadow {
   /// The first of the cell's writes that the asynchronous proxy may not read, or null.
   const Record* unfenced(RaceCells::Cell cell, std::uint8_t bytes, Accessor& accessor) const;
   void write_cell(RaceCells::Cell cell, Record record, Accessor& accessor, const ProgramPoint& point);
+  bool stands_for(const Record& write, const Record& earlier, const Accessor& accessor) const;
   /// The first record among the cell's that is not ordered before the access, or null. `but_write`: its write
   /// aside.
   const Record* unordered(RaceCells::Cell cell, std::uint8_t bytes, Accessor& accessor,

@@ -69,7 +69,7 @@ void SharedMemory::examine_write(std::uint32_t offset, std::uint32_t bytes, cons
   if (!quick_check(offset, bytes, kWriteMask, 0)) refuse(offset, bytes, true, point);
   if (races_ != nullptr) {
     races_->check_engines(RaceShadow::Access::kWrite, offset, bytes, point);
-    if (!races_->replaces_engines(offset, bytes, point, order)) return;
+    if (order.strong && !races_->replaces_engines(offset, bytes, point)) return;
   }
   clear_flags(offset, bytes, kEngineRead | kEngineWritten);
 }

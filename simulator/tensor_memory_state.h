@@ -55,7 +55,6 @@ class CtaTensorMemory : public Extension {
     std::vector<TensorMemoryShadow::FlightId> stores;  // until wait::st
     std::vector<std::uint32_t> loading;  // by register in Entry::watch: load that owns it, + 1; 0: none
     std::vector<ProgramPoint> loads_at;  // the loads, until wait::ld
-    Epoch waited{};                      // its last wait::ld or wait::st: by then its transfers were over
   };
 
   TensorMemory& memory() { return sm_.memory; }
@@ -91,6 +90,7 @@ class CtaTensorMemory : public Extension {
   Cta& cta_;
   SmTensorMemory& sm_;
   std::vector<WarpState> warps_;
+  std::vector<Epoch> waits_;  // by warp: the last wait::ld or wait::st, by when its transfers were over
   std::map<int, TensorTickets> tickets_;
   std::map<int, Epoch> events_;
 };

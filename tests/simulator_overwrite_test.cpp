@@ -43,6 +43,7 @@ std::string kernel(int bytes, const std::string& body) {
     WAITFULL: mbarrier.try_wait.parity.shared.b64 %p3, [full], 0;
     @!%p3 bra WAITFULL;
     setp.eq.u32 %p4, %r1, 0;
+    @%p4 st.global.u32 [%out+12288], 1;
     @%p4 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r5];
     bra END;
     SECOND:
@@ -126,6 +127,27 @@ TEST_CASE("so does a strong one") {
   for (const int bytes : kSizes) {
     check("which alone is read", bytes, write + store(16), "");
     check("and what is behind it", bytes, write + store(32), kRace);
+  }
+}
+
+TEST_CASE("a write of single bytes takes the place of those, in shared and in global memory") {
+  const std::string meet = "bar.warp.sync 0xffffffff;\n";
+  const auto read = [&](const std::string& place) { return meet + "ld." + place + ";\n"; };
+  for (const std::string& of : {std::string("st.shared.u8"), std::string("st.volatile.shared.u8")}) {
+    const std::string write = "@%p1 " + of + " [tile+1], %r0;\n@%p1 " + of + " [tile+2], %r0;\n";
+    for (const int bytes : kSizes) {
+      check(of, bytes, write + read("shared.u8 %r6, [tile+1]"), "");
+      check(of + ", the next", bytes, write + read("shared.u8 %r6, [tile+2]"), "");
+      check(of + ", and what is in front", bytes, write + read("shared.u8 %r6, [tile]"), kRace);
+      check(of + ", and what is behind", bytes, write + read("shared.u32 %r6, [tile]"), kRace);
+    }
+  }
+  for (const std::string& of : {std::string("st.global.u8"), std::string("st.volatile.global.u8")}) {
+    const std::string write = "@%p1 " + of + " [%out+12289], %r0;\n@%p1 " + of + " [%out+12290], %r0;\n";
+    check(of, 16, write + read("global.u8 %r6, [%out+12289]"), "");
+    check(of + ", the next", 16, write + read("global.u8 %r6, [%out+12290]"), "");
+    check(of + ", and what is in front", 16, write + read("global.u8 %r6, [%out+12288]"), kRace);
+    check(of + ", and what is behind", 16, write + read("global.u32 %r6, [%out+12288]"), kRace);
   }
 }
 
