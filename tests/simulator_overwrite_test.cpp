@@ -1,5 +1,5 @@
-// What takes the place of what an engine wrote to shared memory: whoever comes behind it need not be ordered
-// behind the engine, whatever the size of the copy.
+// What takes the place of what others wrote, engines above all: whoever comes behind it need not be ordered
+// behind them, whatever the size of a copy, and byte by byte.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@ namespace {
 const std::string kRace = "nothing orders the two";
 const std::vector<int> kSizes = {256, 512, 1024, 4096};
 
-// A bulk copy fills `bytes` of the tile. Warp 1 waits for it, and commits; warp 2, whose code `body` is,
-// waits for the commit: it knows that the copy is over, not what it wrote.
+// A bulk copy fills `bytes` of the tile. Warp 1 waits for it, writes a word of global memory, and commits;
+// warp 2, whose code `body` is, waits for the commit: it knows that all this is over, not what was written.
 std::string kernel(int bytes, const std::string& body) {
   return kernel_text(fmt::format(R"(
     .shared .align 128 .b8 tile[8192];
