@@ -43,6 +43,11 @@ class GlobalRaceCells {
     others_.thin(cell.others, matches);
   }
   void forget_others(Cell& cell) { others_.forget(cell.others); }
+  /// Forgets what those of the others that match did to these bytes of the cell.
+  template <class Matches>
+  void cut_others(Cell& cell, std::uint8_t bytes, Matches matches) {
+    others_.cut(cell.others, bytes, matches);
+  }
 
   // --- Places.
   /// Calls visit(cell, mask, address) for the cells of an access: lines, where it is of whole ones. `logged`:

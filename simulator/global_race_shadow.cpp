@@ -100,26 +100,35 @@ const GlobalRaceShadow::Record* GlobalRaceShadow::unfenced(const Cell& cell, std
   return lacks_fence(cell.write) ? &cell.write : cells_.find_other(cell, lacks_fence);
 }
 
-// Whether whatever races with the older access also races with the new one, a write that races with nothing.
+// Whether whatever races with the older access of the same bytes also races with the new one, a write that
+// races with nothing. A strong write need not be ordered behind all there is; of what is over, and it has not
+// seen, nobody can know by way of it.
 bool GlobalRaceShadow::stands_for(const Record& record, const Record& older, const Accessor& accessor) const {
-  if ((older.bytes & ~record.bytes) != 0) return false;
   if (!record.strong) return true;
-  return older.strong && older.scope >= record.scope && ordered(older, accessor, Access::kRead);
+  const bool seen = ordered(older, accessor, Access::kRead);
+  return older.strong ? seen && older.scope >= record.scope : !seen;
 }
 
 void GlobalRaceShadow::set_writer(Cell& cell, const Record& record, const Accessor& accessor) {
-  const Record last = cell.write;
+  Record last = cell.write;
   cell.write = record;
+  // Whoever is ordered behind a weak write is behind all that it is ordered behind.
+  if (record.bytes == GlobalRaceCells::kWholeCell && !record.strong) return cells_.forget_others(cell);
+  // Strong ones wait for thin_others: many atomics of one place leave many.
+  cells_.cut_others(cell, record.bytes, [&](const Record& old) {
+    return !(record.strong && old.strong) && stands_for(record, old, accessor);
+  });
   if (last.together(record) && last.lanes == record.lanes && last.strong == record.strong &&
       last.scope == record.scope) {
     cell.write.bytes |= last.bytes;
-  } else if (last.tick != 0 && !stands_for(record, last, accessor)) {
-    // A strong write need not be ordered behind all there is.
-    cells_.thin_others(cell, [&](const Record& old) { return stands_for(record, old, accessor); });
-    cells_.add_other(cell, last, /*synced=*/0);
+    return;
   }
-  // Whoever is ordered behind a weak write is behind all that it is ordered behind.
-  if (record.bytes == GlobalRaceCells::kWholeCell && !record.strong) cells_.forget_others(cell);
+  if (stands_for(record, last, accessor)) last.bytes &= ~record.bytes;
+  if (last.tick == 0 || last.bytes == 0) return;
+  cells_.thin_others(cell, [&](const Record& old) {
+    return (old.bytes & ~record.bytes) == 0 && stands_for(record, old, accessor);
+  });
+  cells_.add_other(cell, last, /*synced=*/0);
 }
 
 // --- Threads

@@ -34,6 +34,10 @@ Strand HappensBefore::add_strand(std::string name) {
   return static_cast<Strand>(strands_.size() - 1);
 }
 
+Strand HappensBefore::add_tensor_strand(std::string name) {
+  return tensor_strands_.emplace_back(add_strand(std::move(name)));
+}
+
 WarpClock& HappensBefore::add_warp(const Cta& cta, int warp) {
   const Strand strand = add_strand({});
   WarpClock& clock = warps_.emplace_back(strand);
@@ -139,6 +143,80 @@ void HappensBefore::fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live,
     known.fence(clock.strand_, space,
                 clock.synced_);  // what the warp's other lanes wrote before they last met
   });
+}
+
+// --- Relaxed arrivals and waits
+
+void HappensBefore::release_fenced(WarpClock& clock, LaneMask lanes, VectorClock& to) {
+  for_each(lanes, [&](int lane) {
+    const WarpClock::Published& released = clock.released(lane);
+    if (released.narrow != nullptr)
+      if (const VectorClock* own = released.narrow->of(cluster_)) to.join(*own);
+    if (released.wide != nullptr) to.learn(released.wide);
+    const VectorClock& known = clock.known(lane);
+    for (const Strand strand : tensor_strands_)
+      if (const std::uint32_t tick = known.seen(strand); tick != 0) to.see(strand, tick);
+    const Epoch& issued = clock.tensor_issues_[static_cast<std::size_t>(lane)];
+    if (issued.tick != 0) to.see(issued.strand, issued.tick);
+  });
+}
+
+void HappensBefore::observe(WarpClock& clock, LaneMask lanes, const VectorClock& from) {
+  auto own = std::make_shared<VectorClock>(from);
+  const RemoteClock::Pointer others = own->take_remote();
+  const RemoteClock::Pointer found = RemoteClock::with(others, cluster_, std::move(own));
+  for_each(lanes, [&](int lane) {
+    WarpClock::Published& observed = clock.observed(lane);
+    observed.narrow = RemoteClock::join(observed.narrow, found);
+    observed.wide = RemoteClock::join(observed.wide, others);
+  });
+}
+
+void HappensBefore::fence_inits(WarpClock& clock, LaneMask lanes) {
+  std::erase_if(clock.inits_, [&](const std::pair<int, Epoch>& made) {
+    const auto& [lane, init] = made;
+    if ((lanes >> lane & 1) == 0) return false;
+    auto own = std::make_shared<VectorClock>();
+    own->see(init.strand, init.tick);
+    RemoteClock::Pointer& released = clock.released(lane).narrow;
+    released = RemoteClock::with(released, cluster_, std::move(own));
+    return true;
+  });
+}
+
+void HappensBefore::fence_tensor(WarpClock& clock, LaneMask lanes, LaneMask live) {
+  std::array<const VectorClock*, kWarpSize> observed{};
+  bool any = false;
+  for_each(lanes, [&](int lane) {
+    const RemoteClock::Pointer& found = clock.observed(lane).narrow;
+    if (found == nullptr) return;
+    observed[static_cast<std::size_t>(lane)] = found->of(cluster_);
+    any = true;
+  });
+  if (!any) return;
+  for (const Strand strand : tensor_strands_) {
+    const auto last = [&](int lane) {
+      const VectorClock* const found = observed[static_cast<std::size_t>(lane)];
+      return found == nullptr ? 0 : found->seen(strand);
+    };
+    // What every lane has observed the warp as a whole knows.
+    std::uint32_t least = ~0u;
+    for_each(lanes, [&](int lane) { least = std::min(least, last(lane)); });
+    if ((lanes & live) == live && least > clock.known_.seen(strand))
+      change_known(clock, lanes, live, [&](VectorClock& known) { known.see(strand, least); });
+    for_each(lanes, [&](int lane) {
+      if (last(lane) > clock.known(lane).seen(strand)) own(clock, lane).see(strand, last(lane));
+    });
+  }
+}
+
+Epoch HappensBefore::issue_tensor(WarpClock& clock, int lane) {
+  Epoch& last = clock.tensor_issues_[static_cast<std::size_t>(lane)];
+  if (last.strand == 0)
+    last.strand =
+        add_tensor_strand(fmt::format("tensor operations of lane {} of {}", lane, describe(clock.strand_)));
+  ++last.tick;
+  return last;
 }
 
 // --- By way of global memory

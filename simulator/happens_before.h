@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simulator/memory_order.h"
@@ -66,8 +67,11 @@ class WarpClock {
   };
   /// By its last fence, for its strong writes to publish.
   Published& released(int lane) { return released_[static_cast<std::size_t>(lane)]; }
-  /// By its strong reads, for its next fence to acquire.
+  /// By its strong reads and relaxed waits, for its next fence to acquire.
   Published& observed(int lane) { return observed_[static_cast<std::size_t>(lane)]; }
+
+  /// The lane has initialised an mbarrier, which is the event: for its fence.mbarrier_init to release.
+  void note_init(int lane, const Epoch& init) { inits_.emplace_back(lane, init); }
 
  private:
   friend class HappensBefore;
@@ -92,6 +96,8 @@ class WarpClock {
   LaneMask apart_ = 0;                                           // those
   std::array<Strand, kWarpSize> lane_strands_{};                 // 0: not yet needed
   std::array<Published, kWarpSize> released_, observed_;
+  std::vector<std::pair<int, Epoch>> inits_;      // by lane, of mbarriers
+  std::array<Epoch, kWarpSize> tensor_issues_{};  // the lanes' last tensor operations
 };
 
 class HappensBefore {
@@ -105,6 +111,8 @@ class HappensBefore {
   WarpClock& add_warp(const Cta& cta, int warp);
   /// `name`: for reports.
   Strand add_strand(std::string name);
+  /// One whose events are of tensor memory: tcgen05.fence hands them on where nothing else is released.
+  Strand add_tensor_strand(std::string name);
   /// "warp 3 of CTA (0,0,0)", or its name.
   std::string describe(Strand strand) const;
   /// The warp behind a warp's strand, for reports: no instruction, no lane. Empty for others.
@@ -124,6 +132,19 @@ class HappensBefore {
   void sync_lanes(WarpClock& clock, LaneMask lanes, LaneMask live);
   /// fence.proxy.async: covers every generic write to the space that happened before it, whoever made it.
   void fence_proxy(WarpClock& clock, LaneMask lanes, LaneMask live, FencedSpace space);
+
+  // --- Relaxed arrivals and waits, which order nothing but what fences around them do.
+  /// Joins to `to` what the lanes' fences have released, and what they know of tensor operations:
+  /// TensorMemoryShadow sees to their tcgen05.fence.
+  void release_fenced(WarpClock& clock, LaneMask lanes, VectorClock& to);
+  /// What others have published is there for the lanes' next fence to acquire.
+  void observe(WarpClock& clock, LaneMask lanes, const VectorClock& from);
+  /// fence.mbarrier_init: releases what the lanes have initialised, and nothing else.
+  void fence_inits(WarpClock& clock, LaneMask lanes);
+  /// tcgen05.fence::after_thread_sync: acquires of what the lanes have observed what is of tensor memory.
+  void fence_tensor(WarpClock& clock, LaneMask lanes, LaneMask live);
+  /// The lane issues a tensor operation, which it knows of.
+  Epoch issue_tensor(WarpClock& clock, int lane);
 
   // --- By way of global memory.
   /// What the lanes have done and know, for others to learn.
@@ -163,6 +184,7 @@ class HappensBefore {
   ClusterId cluster_ = 0;
   std::deque<WarpClock> warps_;
   std::vector<Description> strands_;
+  std::vector<Strand> tensor_strands_;
 };
 
 }  // namespace jfa::simulator

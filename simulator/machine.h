@@ -161,6 +161,9 @@ class Warp {
   void release(LaneMask lanes, VectorClock& to);
   void acquire(LaneMask lanes, const VectorClock& from);
   void acquire(LaneMask lanes, const Epoch& event);
+  /// The same of a relaxed arrival or wait: by way of fences alone.
+  void release_fenced(LaneMask lanes, VectorClock& to);
+  void observe(LaneMask lanes, const VectorClock& from);
   /// What the lanes do now.
   Epoch event(LaneMask lanes) const {
     return clock == nullptr ? Epoch{} : Epoch{clock->strand(), clock->now(), lanes};
@@ -378,6 +381,14 @@ inline Machine& Warp::machine() const { return cta_.machine(); }
 
 inline void Warp::release(LaneMask lanes, VectorClock& to) {
   if (clock != nullptr) cta_.cluster().order.release(*clock, lanes, live_, to);
+}
+
+inline void Warp::release_fenced(LaneMask lanes, VectorClock& to) {
+  if (clock != nullptr) cta_.cluster().order.release_fenced(*clock, lanes, to);
+}
+
+inline void Warp::observe(LaneMask lanes, const VectorClock& from) {
+  if (clock != nullptr) cta_.cluster().order.observe(*clock, lanes, from);
 }
 
 inline void Warp::acquire(LaneMask lanes, const Epoch& event) {

@@ -242,7 +242,10 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
   if (!memory.checks()) return;
   Epoch& event = events_[offset];
   if (event.strand == 0) event.strand = cta_.cluster().order.add_strand(barrier.where());
+  ++event.tick;
   barrier.set_event(event);
+  const Warp& warp = cta_.warp(point.warp);
+  if (warp.clock != nullptr) warp.clock->note_init(point.lane, event);
 }
 
 void Mbarriers::invalidate(std::uint32_t offset, const ProgramPoint& point) {
@@ -257,7 +260,8 @@ void Mbarriers::invalidate(std::uint32_t offset, const ProgramPoint& point) {
 Mbarrier& Mbarriers::at(std::uint32_t offset, const ProgramPoint& point) {
   check_place(offset, point);
   if (Mbarrier* barrier = find(offset)) {
-    if (RaceShadow* races = cta_.shared().races()) races->check_initialised(offset, point);
+    if (RaceShadow* races = cta_.shared().races())
+      races->check_initialised(offset, barrier->init_event(), point);
     return *barrier;
   }
   fail_at(ErrorKind::kBarrier, point, offset,

@@ -28,8 +28,9 @@ class Mbarrier {
   /// Whose it is; null: nobody's, in tests.
   void set_owner(Cta& cta, std::uint32_t offset) { owner_ = &cta, offset_ = static_cast<int>(offset); }
 
-  // --- What happened before what. Completed phases are events of a strand.
+  // --- What happened before what. The init and completed phases are events of a strand.
   void set_event(const Epoch& of_init) { event_ = of_init; }
+  const Epoch& init_event() const { return event_; }
   /// The completion of the last complete phase.
   Epoch event() const { return {event_.strand, event_.tick + static_cast<std::uint32_t>(phase_)}; }
   /// What the arrivals of the current phase, before they are made, …
@@ -161,7 +162,7 @@ class Mbarriers : public Extension {
   // By offset / 8: index into barriers_ plus 1. Filled up to the highest barrier only.
   std::vector<std::uint16_t> index_;
   std::vector<std::unique_ptr<Mbarrier>> barriers_;  // null: invalidated
-  std::map<std::uint32_t, Epoch> events_;            // by offset: the next one's
+  std::map<std::uint32_t, Epoch> events_;            // by offset: the last of those that were there
 };
 
 }  // namespace jfa::simulator

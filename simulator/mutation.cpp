@@ -123,6 +123,16 @@ class Writer {
     return "";
   }
 
+  /// An arrival that releases, as one that does not.
+  std::string relaxed() const {
+    constexpr std::string_view kArrive = ".arrive", kRelease = ".release";
+    std::string opcode = statement_.opcode;
+    if (const std::size_t at = opcode.find(kRelease); at != std::string::npos)
+      opcode.erase(at, kRelease.size());
+    opcode.insert(opcode.find(kArrive) + kArrive.size(), ".relaxed");
+    return guarded(opcode);
+  }
+
   /// The operand put through `operation`, a two-operand instruction on .b32: "add.s32", 16.
   std::string changed(int index, std::string_view operation, std::int64_t by) const {
     const Operand& old = operand(index);
@@ -163,6 +173,8 @@ void add_mutants(const Statement& statement, const Rule& rule, std::size_t site,
   mutants.push_back({site, "deleted", writer.deleted()});
   if (has_modifier(statement.opcode, "parity") && writer.count() > 2)
     mutants.push_back({site, "parity flipped", writer.changed(2, "xor.b32", 1)});
+  if (statement.opcode.starts_with("barrier.cluster.arrive") && !has_modifier(statement.opcode, "relaxed"))
+    mutants.push_back({site, "relaxed", writer.relaxed()});
   const CountRule& count = rule.count;
   if (count.operand < 0) return;
   if (count.operand >= writer.count()) {

@@ -1,6 +1,6 @@
-// Mutants of a PTX text: every instruction that synchronises is deleted, its parity flipped, or its count
-// shifted, one at a time. A checker that lets such a mutant pass has a hole, or the instruction is not
-// needed.
+// Mutants of a PTX text: every instruction that synchronises is deleted, its parity flipped, its count
+// shifted or its arrival made relaxed, one at a time. A checker that lets such a mutant pass has a hole, or
+// the instruction is not needed.
 #pragma once
 
 #include <cstddef>

@@ -57,6 +57,20 @@ class OtherRecords {
     list_of(place).push_back(record);
   }
 
+  /// Forgets what those that match did to these bytes.
+  template <class Matches>
+  void cut(Place& place, unsigned bytes, Matches matches) {
+    const auto without = [&](Record& old) {
+      if ((old.bytes & bytes) == 0 || !matches(old)) return false;
+      old.bytes &= ~bytes;
+      return old.bytes == 0;
+    };
+    if (place.list != 0)
+      std::erase_if(list_of(place), without);
+    else if (without(place.only))
+      place.only = Record{};
+  }
+
   /// Forgets those that match, if the list is about to grow.
   template <class Matches>
   void thin(Place& place, Matches matches) {

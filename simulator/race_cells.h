@@ -56,6 +56,11 @@ class RaceCells {
     others_.add(places_[cell], record, synced);
   }
   void forget_others(Cell cell);
+  /// Forgets what those of the others that match did to these bytes of the cell.
+  template <class Matches>
+  void cut_others(Cell cell, std::uint8_t bytes, Matches matches) {
+    if (writes_[cell].has_others) others_.cut(places_[cell], bytes, matches);
+  }
 
   // --- Places.
   /// The cell that has the record of the byte.

@@ -44,6 +44,19 @@ RaceShadow::Record RaceShadow::record_of(const ProgramPoint& point, const WarpCl
   return record;
 }
 
+RaceShadow::Record RaceShadow::record_of(Access access, const ProgramPoint& point, const Epoch& event,
+                                         bool generic) const {
+  Record record;
+  record.tick = event.tick;
+  record.lanes = event.lanes;
+  if (point.instruction != nullptr)
+    record.pc = static_cast<std::uint32_t>(point.instruction - cta_.machine().entry().code.data());
+  record.strand = event.strand;
+  record.generic = generic;
+  record.wrote = access == Access::kWrite;
+  return record;
+}
+
 // --- Threads
 
 void RaceShadow::read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
@@ -93,21 +106,26 @@ void RaceShadow::write_cell(RaceCells::Cell cell, Record record, Accessor& acces
   const Record* other = unordered(cell, record.bytes, accessor, together);
   const bool same_value = other == &write && write.generic && write.pc == record.pc && shares_constant(point);
   if (other != nullptr && !same_value) refuse(Access::kWrite, cells_.offset_of(cell), nullptr, *other, point);
-  const Record last = write;
+  Record last = write;
   write = record;
   write.has_others = last.has_others;
-  // Whoever is ordered behind a weak write is behind all that it is ordered behind. A strong one need not be
-  // ordered behind other strong ones.
-  const bool behind_last =
-      !record.strong || (last.strong && order_.ordered(last.event(), accessor.clock, accessor.lane, false));
-  const bool stands_for_last = behind_last && (last.bytes & ~record.bytes) == 0;
-  if (record.bytes == RaceCells::kWholeCell && !record.strong)
-    cells_.forget_others(cell);
-  else if (last.strand == record.strand && last.lanes == record.lanes && last.tick == record.tick &&
-           last.strong == record.strong)
-    write.bytes = record.bytes | last.bytes;
-  else if (last.tick != 0 && !stands_for_last)
-    cells_.add_other(cell, last, accessor.clock.synced());
+  const bool joins_last = last.strand == record.strand && last.lanes == record.lanes &&
+                          last.tick == record.tick && last.strong == record.strong;
+  if (joins_last && record.bytes != RaceCells::kWholeCell) write.bytes = record.bytes | last.bytes;
+  if (record.bytes == RaceCells::kWholeCell && !record.strong) return cells_.forget_others(cell);
+  cells_.cut_others(cell, record.bytes, [&](const Record& old) {
+    return !(record.strong && old.strong) && stands_for(record, old, accessor);
+  });
+  if (stands_for(record, last, accessor)) last.bytes &= ~record.bytes;
+  if (!joins_last && last.tick != 0 && last.bytes != 0) cells_.add_other(cell, last, accessor.clock.synced());
+}
+
+// Whether who is ordered behind the write need not be asked about an earlier one of the same bytes. Whoever
+// is ordered behind a weak write is behind all that it is ordered behind. Of strong ones another may come
+// that is not: they leave what is before them, unless nobody could know of it by way of them.
+bool RaceShadow::stands_for(const Record& write, const Record& earlier, const Accessor& accessor) const {
+  if (!write.strong) return true;
+  return earlier.strong != overwrites_unseen(earlier.event(), accessor.clock, accessor.lane);
 }
 
 bool RaceShadow::ordered(const Record& record, Accessor& accessor) const {
@@ -153,14 +171,28 @@ void RaceShadow::check_engines(Access access, std::uint32_t offset, std::uint32_
     refuse(access, offset, nullptr, i->access, i->point, i->what, point);
 }
 
-void RaceShadow::check_initialised(std::uint32_t offset, const ProgramPoint& point) const {
+// Another strong write may come that is not ordered behind this one: to find that out, what the thread has
+// seen stays. What it has not could not be known to a reader of what it writes.
+bool RaceShadow::replaces_engines(std::uint32_t offset, std::uint32_t bytes,
+                                  const ProgramPoint& point) const {
+  const WarpClock& clock = clock_of(point);
+  return std::any_of(intervals_.begin(), intervals_.end(), [&](const Interval& i) {
+    return i.access == Access::kWrite && i.overlaps(offset, offset + bytes) && remains(i, offset, bytes) &&
+           overwrites_unseen(i.event, clock, std::max(point.lane, 0));
+  });
+}
+
+void RaceShadow::check_initialised(std::uint32_t offset, const Epoch& init, const ProgramPoint& point) const {
   if (point.cta == nullptr || point.warp < 0) return;
-  const Record& init = cells_.last_write(cells_.cell_of(offset));
-  if (init.tick == 0 || ordered(init, clock_of(point), point.lane, Access::kRead)) return;
+  const Record& write = cells_.last_write(cells_.cell_of(offset));
+  const WarpClock& clock = clock_of(point);
+  if (write.tick == 0 || ordered(write, clock, point.lane, Access::kRead) ||
+      order_.ordered(init, clock, point.lane, false))
+    return;
   fail_at(ErrorKind::kRace, point, offset,
           fmt::format("the mbarrier at shared {:#x} {} is used, and its mbarrier.init is not ordered before",
                       offset, cta_.shared_symbol(offset)),
-          fmt::format("it was initialised by {}", point_of(init).describe()));
+          fmt::format("it was initialised by {}", point_of(write).describe()));
 }
 
 // --- Engines
@@ -170,10 +202,49 @@ const RaceShadow::Interval* RaceShadow::unordered_interval(Access access, std::u
                                                            int lane) const {
   for (const Interval& i : intervals_) {
     if (access == Access::kRead && i.access == Access::kRead) continue;
-    if (i.overlaps(offset, offset + bytes) && !order_.ordered(i.event, clock, lane, access == Access::kWrite))
+    if (i.overlaps(offset, offset + bytes) &&
+        !order_.ordered(i.event, clock, lane, access == Access::kWrite) && remains(i, offset, bytes))
       return &i;
   }
   return nullptr;
+}
+
+// Whether some of the bytes have not been written since by a thread, which was ordered behind it.
+bool RaceShadow::remains(const Interval& interval, std::uint32_t offset, std::uint32_t bytes) const {
+  const std::uint32_t first = std::max(offset, interval.begin);
+  const std::uint32_t last = std::min(offset + bytes, interval.end);
+  return cta_.shared().any_flags(
+      first, last - first,
+      interval.access == Access::kRead ? SharedMemory::kEngineRead : SharedMemory::kEngineWritten);
+}
+
+// An engine's write takes their place: what is left of them lies beside it. Around a write that leaves no
+// interval itself the flags of the bytes say as much.
+void RaceShadow::forget_intervals(std::uint32_t offset, std::uint32_t bytes) {
+  const std::uint32_t end = offset + bytes;
+  if (bytes < kLeastInterval) {
+    std::erase_if(intervals_, [&](const Interval& i) { return offset <= i.begin && i.end <= end; });
+    return;
+  }
+  for (std::size_t i = 0; i < intervals_.size();) {
+    Interval& interval = intervals_[i];
+    if (!interval.overlaps(offset, end)) {
+      ++i;
+      continue;
+    }
+    Interval behind = interval;
+    behind.begin = end;
+    interval.end = offset;
+    const bool any_before = interval.begin < interval.end, any_behind = behind.begin < behind.end;
+    if (any_before) {
+      ++i;
+      if (any_behind) intervals_.push_back(behind);
+    } else if (any_behind) {
+      intervals_[i++] = behind;
+    } else {
+      intervals_.erase(intervals_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
 }
 
 bool RaceShadow::engine_may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) {
@@ -217,7 +288,7 @@ void RaceShadow::check_engine(Access access, std::uint32_t offset, std::uint32_t
   ++writes_so_far_;
   // The engine's write is ordered behind all of them, and whoever comes next must be behind it.
   cells_.forget(offset, bytes);
-  std::erase_if(intervals_, [&](const Interval& i) { return offset <= i.begin && i.end <= offset + bytes; });
+  forget_intervals(offset, bytes);
 }
 
 void RaceShadow::note_engine(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
@@ -232,20 +303,41 @@ void RaceShadow::note_engine(Access access, std::uint32_t offset, std::uint32_t 
     intervals_.push_back({offset, offset + bytes, access, event, what, point});
     return;
   }
-  Record record;
-  record.tick = event.tick;
-  record.lanes = event.lanes;
-  record.pc = point.instruction == nullptr
-                  ? 0
-                  : static_cast<std::uint32_t>(point.instruction - cta_.machine().entry().code.data());
-  record.strand = event.strand;
-  record.generic = generic;
-  record.wrote = access == Access::kWrite;
+  Record record = record_of(access, point, event, generic);
   cells_.for_each(offset, bytes, false, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t) {
     record.bytes = mask;
     if (!record.wrote) return cells_.add_other(c, record, clock_of(point).synced());
     record.has_others = cells_.last_write(c).has_others;
     cells_.last_write(c) = record;
+  });
+}
+
+void RaceShadow::check_reduction(std::uint32_t offset, std::uint32_t bytes, const char* what,
+                                 const ProgramPoint& point) {
+  const WarpClock& clock = clock_of(point);
+  for (const Access access : {Access::kRead, Access::kWrite}) {
+    if (const Interval* i = unordered_interval(access, offset, bytes, clock, point.lane))
+      refuse(access, std::max(offset, i->begin), what, i->access, i->point, i->what, point);
+    Accessor accessor{access, /*strong=*/true, clock, point.lane};
+    cells_.for_each_used(offset, bytes, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t at) {
+      if (const Record* other = unordered(c, mask, accessor)) refuse(access, at, what, *other, point);
+      return true;
+    });
+  }
+}
+
+// What was there before each of them was checked against, when it was issued.
+void RaceShadow::note_reduction(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                                const Epoch& event) {
+  ++writes_so_far_;
+  Record record = record_of(Access::kWrite, point, event, /*generic=*/false);
+  record.strong = true;
+  cells_.for_each(offset, bytes, /*parts=*/true, [&](RaceCells::Cell c, std::uint8_t mask, std::uint32_t) {
+    const Record last = cells_.last_write(c);
+    record.bytes = mask;
+    record.has_others = last.has_others;
+    cells_.last_write(c) = record;
+    if (last.tick != 0 && last.strong) cells_.add_other(c, last, clock_of(point).synced());
   });
 }
 

@@ -30,8 +30,12 @@ class RaceShadow {
   void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
   /// A thread accesses bytes that an engine has touched (SharedMemory::kEngineRead, kEngineWritten).
   void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
-  /// An mbarrier is used: its mbarrier.init must have happened before.
-  void check_initialised(std::uint32_t offset, const ProgramPoint& point) const;
+  /// Whether a thread's strong write, which has been checked, stands for what engines did to the bytes, as
+  /// any other write does: whoever is ordered behind it need not be asked about them.
+  bool replaces_engines(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const;
+  /// An mbarrier is used: its mbarrier.init must have happened before, as a write or as the event that
+  /// fence.mbarrier_init releases.
+  void check_initialised(std::uint32_t offset, const Epoch& init, const ProgramPoint& point) const;
 
   // --- Engines. `what`: "TMA load", for reports.
   /// At the instruction that starts an operation, on whose behalf it accesses the bytes. Throws kRace, and
@@ -44,6 +48,12 @@ class RaceShadow {
   /// The operation's completion is the event; `generic`: a cp.async, which writes through the generic proxy.
   void note_engine(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
                    const ProgramPoint& point, const Epoch& event, bool generic);
+  /// The same two for a reduction: it reads and writes, and does not race with others and with atomics. To be
+  /// noted when it is done.
+  void check_reduction(std::uint32_t offset, std::uint32_t bytes, const char* what,
+                       const ProgramPoint& point);
+  void note_reduction(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                      const Epoch& event);
 
  private:
   using Record = RaceCells::Record;
@@ -76,6 +86,7 @@ class RaceShadow {
   };
 
   Record record_of(const ProgramPoint& point, const WarpClock& clock, int lane, bool strong) const;
+  Record record_of(Access access, const ProgramPoint& point, const Epoch& event, bool generic) const;
   bool ordered(const Record& record, const WarpClock& clock, int lane, Access access) const {
     return order_.ordered(record.event(), clock, lane, access == Access::kWrite);
   }
@@ -84,6 +95,7 @@ class RaceShadow {
   /// The first of the cell's writes that the asynchronous proxy may not read, or null.
   const Record* unfenced(RaceCells::Cell cell, std::uint8_t bytes, Accessor& accessor) const;
   void write_cell(RaceCells::Cell cell, Record record, Accessor& accessor, const ProgramPoint& point);
+  bool stands_for(const Record& write, const Record& earlier, const Accessor& accessor) const;
   /// The first record among the cell's that is not ordered before the access, or null. `but_write`: its write
   /// aside.
   const Record* unordered(RaceCells::Cell cell, std::uint8_t bytes, Accessor& accessor,
@@ -96,6 +108,13 @@ class RaceShadow {
   ProgramPoint point_of(const Record& record) const;
   const Interval* unordered_interval(Access access, std::uint32_t offset, std::uint32_t bytes,
                                      const WarpClock& clock, int lane) const;
+  bool remains(const Interval& interval, std::uint32_t offset, std::uint32_t bytes) const;
+  void forget_intervals(std::uint32_t offset, std::uint32_t bytes);
+  /// Whether the lane overwrites what is over (VectorClock::settled) and it has not seen: whoever reads what
+  /// it writes cannot have seen the other by way of it.
+  bool overwrites_unseen(const Epoch& earlier, const WarpClock& clock, int lane) const {
+    return !order_.ordered(earlier, clock, lane, false);
+  }
   const Cta& cta_;
   HappensBefore& order_;
   RaceCells cells_;

@@ -64,9 +64,13 @@ void SharedMemory::examine_read(std::uint32_t offset, std::uint32_t bytes, const
   if (races_ != nullptr) races_->check_engines(RaceShadow::Access::kRead, offset, bytes, point);
 }
 
-void SharedMemory::examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) {
+void SharedMemory::examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                                 const MemoryOrder& order) {
   if (!quick_check(offset, bytes, kWriteMask, 0)) refuse(offset, bytes, true, point);
-  if (races_ != nullptr) races_->check_engines(RaceShadow::Access::kWrite, offset, bytes, point);
+  if (races_ != nullptr) {
+    races_->check_engines(RaceShadow::Access::kWrite, offset, bytes, point);
+    if (order.strong && !races_->replaces_engines(offset, bytes, point)) return;
+  }
   clear_flags(offset, bytes, kEngineRead | kEngineWritten);
 }
 

@@ -62,7 +62,7 @@ class SharedMemory {
   void check_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
                    const MemoryOrder& order = {}) {
     if (!quick_check(offset, bytes, kWriteMask | kEngineRead | kEngineWritten, 0))
-      examine_write(offset, bytes, point);
+      examine_write(offset, bytes, point, order);
     if (races_ != nullptr) note_write(offset, bytes, point, order);
     if (checks_) note_initialised(offset, bytes);
   }
@@ -86,7 +86,8 @@ class SharedMemory {
   void note_initialised(std::uint32_t offset, std::uint32_t bytes);
   bool quick_check(std::uint32_t offset, std::uint32_t bytes, std::uint8_t mask, std::uint8_t want) const;
   void examine_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
-  void examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
+  void examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+                     const MemoryOrder& order);
   void note_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
                  const MemoryOrder& order);
   void note_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,

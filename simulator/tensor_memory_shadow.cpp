@@ -55,6 +55,12 @@ Epoch issue_of(const ProgramPoint& point) {
   return point.cta->warp(point.warp).event(point.lane < 0 ? kAllLanes : LaneMask{1} << point.lane);
 }
 
+Epoch tensor_issue_of(const ProgramPoint& point, TensorMemoryShadow::Order order) {
+  if (order == 0 || point.lane < 0 || clock_of(point) == nullptr) return {};
+  const Warp& warp = point.cta->warp(point.warp);
+  return point.cta->cluster().order.issue_tensor(*warp.clock, point.lane);
+}
+
 bool is_copy(TensorMemoryShadow::Order order) {
   return order == kTensorCopyOrder || order == kTensorRefreshOrder;
 }
@@ -97,8 +103,10 @@ std::optional<TensorMemoryShadow::IssueFault> TensorMemoryShadow::issue_fault(
     const Issue& earlier, const TensorStrand& earlier_strand, const Accessor& accessor) const {
   const ProgramPoint& point = accessor.point;
   const WarpClock* clock = clock_of(point);
+  const HappensBefore* order = clock == nullptr ? nullptr : &point.cta->cluster().order;
   if (clock != nullptr && earlier.event.tick != 0 &&
-      !point.cta->cluster().order.ordered(earlier.event, *clock, point.lane, false))
+      !order->ordered(earlier.event, *clock, point.lane, false) &&
+      !order->ordered(earlier.tensor_event, *clock, point.lane, false))
     return IssueFault{ErrorKind::kRace, "and nothing orders the threads that issue the two"};
   if (&earlier_strand == accessor.strand || !fences_) return std::nullopt;
   if (earlier_strand.before_thread_sync < earlier.time)
@@ -145,8 +153,16 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
     if (access == Access::kWrite) check_fences(read_, Access::kRead, access, region, accessor);
     allowed_ = asked;
   }
-  flights_.push_back({++last_id_, region, access, accessor, {++time_, issue_of(point)}});
+  flights_.push_back(
+      {++last_id_, region, access, accessor, {++time_, issue_of(point), tensor_issue_of(point, order)}});
   return last_id_;
+}
+
+void TensorMemoryShadow::fence_after(TensorStrand& strand, const Warp* warp, LaneMask lanes) {
+  strand.after_thread_sync = ++time_;
+  if (warp == nullptr || warp->clock == nullptr) return;
+  warp->cta().cluster().order.fence_tensor(*warp->clock, lanes, warp->live());
+  warp->clock->tell(lanes, strand.acquired);
 }
 
 bool TensorMemoryShadow::ordered(const Record& record, Access access, const Accessor& accessor) {

@@ -61,11 +61,8 @@ class TensorMemoryShadow : public FlightOwner {
   void forget(const TensorRegion& region);
 
   void fence_before(TensorStrand& strand) { strand.before_thread_sync = ++time_; }
-  /// By the lanes of the warp whose clock this is (null: nobody keeps clocks).
-  void fence_after(TensorStrand& strand, const WarpClock* clock, LaneMask lanes) {
-    strand.after_thread_sync = ++time_;
-    if (clock != nullptr) clock->tell(lanes, strand.acquired);
-  }
+  /// By the lanes of the warp (null: nobody keeps clocks).
+  void fence_after(TensorStrand& strand, const Warp* warp, LaneMask lanes);
 
  private:
   /// Who accessed, for reports and to know which fences are due.
@@ -75,10 +72,11 @@ class TensorMemoryShadow : public FlightOwner {
     Order order = 0;  // not 0: the tensor core, whose commit is a fence of its own
     ProgramPoint point;
   };
-  /// When a thread issued an operation. The event's tick is 0 where nobody keeps clocks.
+  /// When a thread issued an operation. The events' ticks are 0 where nobody keeps clocks.
   struct Issue {
     std::uint64_t time = 0;
-    Epoch event;
+    Epoch event;         // of the thread
+    Epoch tensor_event;  // the same among its tensor operations; nothing for tcgen05.ld and .st
   };
   struct IssueFault {
     ErrorKind kind;

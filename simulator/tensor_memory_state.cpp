@@ -49,7 +49,8 @@ TensorMemoryShadow::Order SmTensorMemory::order(std::uint32_t address, std::uint
 CtaTensorMemory::CtaTensorMemory(Cta& cta)
     : cta_(cta),
       sm_(cta.sm().extension<SmTensorMemory>()),
-      warps_(static_cast<std::size_t>((cta.threads() + kWarpSize - 1) / kWarpSize)) {
+      warps_(static_cast<std::size_t>((cta.threads() + kWarpSize - 1) / kWarpSize)),
+      waits_(warps_.size()) {
   for (std::size_t i = 0; i < warps_.size(); ++i) warps_[i].strand.warp = static_cast<int>(i);
 }
 
@@ -81,11 +82,22 @@ TensorTickets CtaTensorMemory::issue(int thread, const std::shared_ptr<TensorTic
   if (!cta_.machine().checks()) return predecessors;
   Epoch& event = events_[thread];
   if (event.strand == 0)
-    event.strand = cta_.cluster().order.add_strand(
+    event.strand = cta_.cluster().order.add_tensor_strand(
         fmt::format("tensor operations issued by warp {}", thread / kWarpSize));
   ++event.tick;
   for (FlightRef& flight : ticket->flights) flight.event = event;
   return predecessors;
+}
+
+Epoch CtaTensorMemory::wait(Warp& warp) {
+  if (warp.clock == nullptr) return {};
+  Epoch& event = waits_[static_cast<std::size_t>(warp.index())];
+  if (event.strand == 0)
+    event.strand = cta_.cluster().order.add_tensor_strand(
+        fmt::format("tensor loads and stores of warp {}", warp.index()));
+  ++event.tick;
+  warp.acquire(warp.live(), event);
+  return event;
 }
 
 void CtaTensorMemory::on_exit() { memory().release(owner(), {nullptr, &cta_, -1, -1}); }

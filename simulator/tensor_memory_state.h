@@ -67,6 +67,9 @@ class CtaTensorMemory : public Extension {
   /// what the CTA's threads have issued earlier and is not done.
   TensorTickets issue(int thread, const std::shared_ptr<TensorTicket>& ticket);
   Epoch last_issue(int thread) { return events_[thread]; }
+  /// The warp has waited for its loads or stores, which are one operation of all its lanes, as the wait is:
+  /// every one of them knows from here on that the whole is over.
+  Epoch wait(Warp& warp);
   /// Operations of a thread that nobody is known to have waited for, oldest first.
   TensorTickets& tickets(int thread) { return tickets_[thread]; }
   /// Puts a region that a copy or a shift of the strand writes in flight. Throws as its shadow does, and
@@ -87,6 +90,7 @@ class CtaTensorMemory : public Extension {
   Cta& cta_;
   SmTensorMemory& sm_;
   std::vector<WarpState> warps_;
+  std::vector<Epoch> waits_;  // by warp: the last wait::ld or wait::st, by when its transfers were over
   std::map<int, TensorTickets> tickets_;
   std::map<int, Epoch> events_;
 };

@@ -3,6 +3,8 @@ foreach(feature mma mma_scaled tensor_memory driver driver_kernel)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()
+jfa_add_test(simulator_tensor_wait_test SOURCES simulator_tensor_wait_test.cpp
+             LIBRARIES jfa_simulator_one_op LABELS sim)
 # tcgen05 in kernels around one product.
 foreach(feature tcgen05 tcgen05_checks tensor_transfer)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_product_kernel.cpp

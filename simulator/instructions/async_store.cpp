@@ -18,6 +18,7 @@ namespace jfa::simulator {
 namespace {
 
 constexpr std::uint32_t kMostBytes = 16;
+constexpr const char* kReduction = "red.async";
 
 struct Operands {
   AddressOperand destination;
@@ -71,7 +72,10 @@ class AsyncReduction final : public AsyncOperation {
         destination_(destination),
         value_(value),
         kind_(kind),
-        tracked_(destination.barrier->track(value.bytes, "red.async", point, {})) {}
+        tracked_(destination.barrier->track(value.bytes, kReduction, point, {})) {
+    if (RaceShadow* races = destination.cta->shared().races())
+      races->check_reduction(destination.offset, value.bytes, kReduction, point);
+  }
 
   bool advance(Machine&) override {
     if (!written_) {
@@ -99,8 +103,9 @@ class AsyncReduction final : public AsyncOperation {
     Epoch event = destination_.barrier->event();
     ++event.tick;
     if (RaceShadow* races = memory.races())
-      races->note_engine(RaceShadow::Access::kWrite, destination_.offset, value_.bytes, "red.async", issue(),
-                         event, false);
+      races->note_reduction(destination_.offset, value_.bytes, issue(), event);
+    memory.clear_flags(destination_.offset, value_.bytes,
+                       SharedMemory::kEngineRead | SharedMemory::kEngineWritten);
   }
 
   BulkDestination destination_;

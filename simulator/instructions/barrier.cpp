@@ -168,7 +168,10 @@ Step cluster_arrive(Warp& warp, const Instruction& in, LaneMask active) {
     fail(ErrorKind::kBarrier, warp.point(in), "a thread arrives twice at the cluster's barrier in one round");
   warp.cluster_arrived |= active;
   cluster.barrier_arrived += std::popcount(active);
-  warp.release(active, cluster.barrier_arrivals);
+  if (in.small[0] != 0)  // .relaxed
+    warp.release_fenced(active, cluster.barrier_arrivals);
+  else
+    warp.release(active, cluster.barrier_arrivals);
   warp.cta().settle_barriers();
   return Step::kNext;
 }
@@ -203,7 +206,7 @@ void register_barrier(InstructionTable& t) {
   row("barrier.cta?.red.or.pred", kReduceOr, false);
   t.add("barrier.cluster.arrive.(release|relaxed)?.aligned?", [](Decoder& d) {
     if (d.has("aligned")) d.require_converged();
-    d.emit(cluster_arrive);
+    d.emit(cluster_arrive).small[0] = d.has("relaxed");
   });
   t.add("barrier.cluster.wait.acquire?.aligned?", [](Decoder& d) {
     if (d.has("aligned")) d.require_converged();

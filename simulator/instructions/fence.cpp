@@ -36,6 +36,11 @@ Step fence_threads(Warp& warp, const Instruction& in, LaneMask active) {
   return Step::kNext;
 }
 
+Step fence_inits(Warp& warp, const Instruction&, LaneMask active) {
+  if (warp.clock != nullptr) warp.cta().cluster().order.fence_inits(*warp.clock, active);
+  return Step::kNext;
+}
+
 void decode_fence(Decoder& d) {
   MemoryOrder order;
   order.acquires = !d.has("release");
@@ -59,11 +64,12 @@ void register_fence(InstructionTable& table) {
 
   table.add("fence .(acq_rel|sc|acquire|release) .(cta|cluster|gpu|sys)", decode_fence);
   table.add("membar .(cta|gl|sys)", decode_fence);
+  // They count for global memory, too.
+  table.add("fence.release.sync_restrict::shared::cta.cluster", decode_fence);
+  table.add("fence.acquire.sync_restrict::shared::cluster.cluster", decode_fence);
+  table.add("fence.mbarrier_init.release.cluster", [](Decoder& d) { d.emit(fence_inits); });
   for (const std::string_view pattern :
-       {"fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster",
-        "fence.release.sync_restrict::shared::cta.cluster",
-        "fence.acquire.sync_restrict::shared::cluster.cluster", "fence.mbarrier_init.release.cluster",
-        "fence.proxy.alias"})
+       {"fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster", "fence.proxy.alias"})
     table.add(pattern, nothing);
 
   // One grid runs at a time, so that those before it have ended; see grid_dependency.h.

@@ -22,6 +22,7 @@ struct Operands {
   bool expects = false;   // arrive.expect_tx: value is its bytes
   bool by_parity = false;
   bool may_suspend = false;  // try_wait
+  bool relaxed = false;
   Mbarrier::Arrive arrive = Mbarrier::Arrive::kPlain;
 };
 
@@ -49,7 +50,8 @@ Step invalidate(Warp& warp, const Instruction& in, LaneMask active) {
   return Step::kNext;
 }
 
-// What the lanes have done so far is published by the barriers at which they are about to arrive.
+// What the lanes have done so far is published by the barriers at which they are about to arrive, or what
+// their fences have released.
 void release(Warp& warp, const Instruction& in, LaneMask active, const Operands& o) {
   if (warp.clock == nullptr) return;
   while (active != 0) {
@@ -60,7 +62,10 @@ void release(Warp& warp, const Instruction& in, LaneMask active, const Operands&
       if (barrier == nullptr) barrier = &own;
       if (barrier == &own) lanes |= LaneMask{1} << lane;
     });
-    warp.release(lanes, barrier->arriving());
+    if (o.relaxed)
+      warp.release_fenced(lanes, barrier->arriving());
+    else
+      warp.release(lanes, barrier->arriving());
     active &= ~lanes;
   }
 }
@@ -185,7 +190,12 @@ Step wait(Warp& warp, const Instruction& in, LaneMask active) {
     done |= LaneMask{1} << lane;
     observed.back().second |= LaneMask{1} << lane;
   });
-  for (const auto& [barrier, lanes] : observed) warp.acquire(lanes, barrier->clock());
+  for (const auto& [barrier, lanes] : observed) {
+    if (o.relaxed)
+      warp.observe(lanes, barrier->clock());
+    else
+      warp.acquire(lanes, barrier->clock());
+  }
   if (done == 0 && o.may_suspend)
     return warp.wait_for(std::make_unique<BarrierWait>(std::move(asked), o.by_parity), Resume::kRetry);
   warp.set_predicate(o.result, active, done);
@@ -206,6 +216,7 @@ void decode_arrive(Decoder& d, bool drop) {
   Operands o;
   o.cluster = d.has("shared::cluster");
   o.expects = d.has("expect_tx");
+  o.relaxed = d.has("relaxed");
   if (o.cluster && !d.is_sink(0)) d.fail("an arrival in shared::cluster has no state: its result must be _");
   o.result = d.destination(0, 64);
   o.address = d.address(1);
@@ -233,6 +244,7 @@ void decode_wait(Decoder& d, bool may_suspend) {
   Operands o;
   o.may_suspend = may_suspend;
   o.by_parity = d.has("parity");
+  o.relaxed = d.has("relaxed");
   o.result = d.destination(0, 1);
   o.address = d.address(1);
   o.value = d.source(2, o.by_parity ? 32 : 64);

@@ -124,7 +124,7 @@ Step fence_before(Warp& warp, const Instruction&, LaneMask) {
 }
 
 Step fence_after(Warp& warp, const Instruction&, LaneMask active) {
-  warp.cta().extension<CtaTensorMemory>().shadow().fence_after(state_of(warp).strand, warp.clock, active);
+  warp.cta().extension<CtaTensorMemory>().shadow().fence_after(state_of(warp).strand, &warp, active);
   return Step::kNext;
 }
 

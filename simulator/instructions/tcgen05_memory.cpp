@@ -187,9 +187,10 @@ Step store(Warp& warp, const Instruction& instruction, LaneMask active) {
 }
 
 void finish(Warp& warp, std::vector<TensorMemoryShadow::FlightId>& pending) {
-  const Epoch event = warp.event(warp.live());
-  for (const TensorMemoryShadow::FlightId id : pending)
-    warp.cta().extension<CtaTensorMemory>().shadow().end(id, event);
+  if (pending.empty()) return;
+  auto& state = warp.cta().extension<CtaTensorMemory>();
+  const Epoch event = state.wait(warp);
+  for (const TensorMemoryShadow::FlightId id : pending) state.shadow().end(id, event);
   pending.clear();
 }
 

@@ -85,6 +85,10 @@ constexpr Doubt kDoubts[] = {
      ""},
     {35, "which of the zero-column mask's two spans counts columns of zeros (mma.ws)",
      "the skip span, as in the examples of the PTX ISA; its table says the opposite", ""},
+    {36,
+     "whether one lane that has waited for its warp's tcgen05.ld or .st may tell others that all of it is "
+     "over",
+     "it may: the operation and the wait are the warp's", "a race that does not show proves nothing"},
 };
 
 }  // namespace
