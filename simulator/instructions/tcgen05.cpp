@@ -154,7 +154,7 @@ std::uint32_t source_bits(Decoder& d) {
   return source.empty() ? 8 : source == "b6x16_p32" ? 6 : 4;
 }
 
-// ptxas takes the shape and the warps that share a copy in either order. `warps` has its dot.
+// `warps`, those that share a copy, has its dot.
 void add_copy(InstructionTable& table, const std::string& shape_text, const std::string& warps,
               const TensorCopyShape& shape) {
   const auto decode = [shape](Decoder& d) {
@@ -166,13 +166,9 @@ void add_copy(InstructionTable& table, const std::string& shape_text, const std:
     data.descriptor = d.source(1, 64);
     d.emit(copy).extra = d.attach(data);
   };
-  const auto add = [&](const std::string& modifiers) {
-    table.add(
-        fmt::format("tcgen05.cp.(cta_group::1|cta_group::2){}.b8x16?.(b6x16_p32|b4x16_p64)?", modifiers),
-        decode);
-  };
-  add(fmt::format(".{}{}", shape_text, warps));
-  if (!warps.empty()) add(fmt::format("{}.{}", warps, shape_text));
+  table.add(fmt::format("tcgen05.cp.(cta_group::1|cta_group::2).{}{}.b8x16?.(b6x16_p32|b4x16_p64)?",
+                        shape_text, warps),
+            decode);
 }
 
 // --- shift.
@@ -281,8 +277,7 @@ void register_tcgen05(InstructionTable& table) {
            {.rows = 64, .row_bytes = 16, .replicas = 2, .group_step = 2, .replica_step = 1});
   add_copy(table, "32x128b", ".warpx4", {.rows = 32, .row_bytes = 16, .replicas = 4, .replica_step = 1});
   add_copy(table, "4x256b", "", {.rows = 4, .row_bytes = 32, .group_rows = 1});
-  for (const char* modifiers : {"(cta_group::1|cta_group::2).down", "down.(cta_group::1|cta_group::2)"})
-    table.add(fmt::format("tcgen05.shift.{}", modifiers), decode_shift);
+  table.add("tcgen05.shift.(cta_group::1|cta_group::2).down", decode_shift);
   table.add(
       "tcgen05.commit.(cta_group::1|cta_group::2).mbarrier::arrive::one.shared::cluster?.multicast::cluster?."
       "b64",
