@@ -88,6 +88,10 @@ class Decoder {
   /// statements that use them run through `guard`. Their indices in Entry::watch; an element `_` has none.
   std::vector<std::uint16_t> watch(int index, Handler guard);
 
+  /// The instruction is one of tcgen05 and of this cta_group. Refuses the statement if others of the kernel
+  /// are of another.
+  void use_cta_group(int cta_group);
+
   // --- Output.
   /// The instruction is `.aligned`: the interpreter waits until every live lane of the warp stands at it, and
   /// refuses the kernel if they cannot. Call before emit.

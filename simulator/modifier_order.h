@@ -5,6 +5,7 @@
 // (`cvt.f32.u32` is not `cvt.u32.f32`).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
