@@ -133,12 +133,13 @@ void EntryBuilder::decode_statement(std::size_t index) {
     return;
   }
   Decoder decoder(*this, s);
-  const InstructionTable::Row* row = InstructionTable::instance().find(s.opcode, &decoder.modifiers_);
+  const KnownOpcode& known = known_opcode(s.opcode);
+  const InstructionTable::Row* row = known.found.row;
   if (row == nullptr) decoder.fail("instruction `" + s.opcode + "` is not known to the simulator");
-  if (target_)
-    if (const std::string_view needs = missing_target(*target_, s.opcode); !needs.empty())
-      decoder.fail("instruction `" + s.opcode + "` needs " + std::string(needs) + ", this PTX is for " +
-                   module_.target);
+  if (!known.needs.empty())
+    decoder.fail("instruction `" + s.opcode + "` needs " + std::string(known.needs) + ", this PTX is for " +
+                 module_.target);
+  decoder.modifiers_ = known.found.modifiers;
   touched_ = 0;
   row->decode(decoder);
   for (std::size_t i = 0; i < s.operands.size() && i < 64; ++i)
@@ -146,6 +147,15 @@ void EntryBuilder::decode_statement(std::size_t index) {
       decoder.fail("operand " + std::to_string(i) + " of `" + s.opcode + "` is not known to the simulator");
   for (Instruction& i : behind_) entry_.code.push_back(i);
   behind_.clear();
+}
+
+const EntryBuilder::KnownOpcode& EntryBuilder::known_opcode(std::string_view opcode) {
+  const auto [at, fresh] = known_opcodes_.try_emplace(opcode);
+  KnownOpcode& known = at->second;
+  if (!fresh) return known;
+  known.found = InstructionTable::instance().find(opcode);
+  if (known.found.row != nullptr && target_) known.needs = missing_target(*target_, known.found.spelling());
+  return known;
 }
 
 // Puts a check in front of every instruction that uses a watched register.

@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "simulator/instruction_table.h"
@@ -62,6 +64,12 @@ class EntryBuilder {
   Slot symbol(const std::string& name, std::int64_t displacement, int bits, const Decoder& decoder);
   Slot shared_address(const Variable& variable, std::int64_t displacement, int bits, const Decoder& decoder);
   Instruction& emit(Handler handler);
+  /// The row of a statement, and what its instruction needs that the target lacks.
+  struct KnownOpcode {
+    InstructionTable::Found found;
+    std::string_view needs;
+  };
+  const KnownOpcode& known_opcode(std::string_view opcode);
 
   const PtxModule& module_;
   const VariableAddress& variable_address_;
@@ -70,6 +78,7 @@ class EntryBuilder {
   Frame entry_frame_;
 
   const Statement* statement_ = nullptr;
+  std::unordered_map<std::string_view, KnownOpcode> known_opcodes_;  // by opcode as written
   Slot carry_ = kNoSlot;
   std::map<std::pair<std::uint64_t, int>, Slot> constants_;
   std::map<std::string, Slot, std::less<>> specials_;

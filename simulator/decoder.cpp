@@ -49,6 +49,15 @@ void Decoder::fail(const std::string& message) const {
   throw PtxError{statement_.ptx_line, message, statement_.text};
 }
 
+void Decoder::use_cta_group(int cta_group) {
+  Entry& entry = builder_.entry_;
+  if (entry.cta_group == 0) entry.cta_group = cta_group, entry.cta_group_line = statement_.ptx_line;
+  if (entry.cta_group != cta_group)
+    fail("cta_group::" + std::to_string(cta_group) + ", but PTX line " +
+         std::to_string(entry.cta_group_line) + " has cta_group::" + std::to_string(entry.cta_group) +
+         ": all tcgen05 instructions of a kernel must have the same");
+}
+
 bool Decoder::has(std::string_view modifier) const {
   return std::find(modifiers_.begin(), modifiers_.end(), modifier) != modifiers_.end();
 }

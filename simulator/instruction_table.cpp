@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "simulator/modifier_order.h"
+
 namespace jfa::simulator {
 namespace {
 
@@ -90,20 +92,37 @@ void InstructionTable::add_hint(std::string_view pattern) {
   rows_.back().hint = true;
 }
 
-const InstructionTable::Row* InstructionTable::find(std::string_view opcode,
-                                                    std::vector<std::string_view>* modifiers) const {
+InstructionTable::Found InstructionTable::find(std::string_view opcode) const {
   std::vector<std::string_view> parts = split(opcode, '.');
-  const auto found = rows_of_opcode_.find(parts[0]);
-  if (found == rows_of_opcode_.end()) return nullptr;
+  const auto rows = rows_of_opcode_.find(parts[0]);
+  if (rows == rows_of_opcode_.end()) return {};
+  const std::string_view name = parts[0];
   parts.erase(parts.begin());
-  for (const std::size_t index : found->second) {
-    const Row& row = rows_[index];
-    std::vector<std::string_view> matched(row.groups.size());
-    if (!match(parts, 0, row.groups, 0, matched)) continue;
-    if (modifiers != nullptr) *modifiers = std::move(matched);
-    return &row;
+  Found found;
+  for (const std::size_t index : rows->second) {
+    found.row = &rows_[index];
+    found.modifiers.assign(found.row->groups.size(), {});
+    if (match(parts, 0, found.row->groups, 0, found.modifiers)) return found;
   }
-  return nullptr;
+  // No row has this order. Another one of the same modifiers may mean one thing only.
+  const WrittenModifiers written(name, std::move(parts));
+  found.row = nullptr;
+  if (!written.begin_with_name()) return {};
+  for (const std::size_t index : rows->second) {
+    std::vector<std::string_view> matched;
+    const int ways = written.ways(rows_[index].groups, matched);
+    if (ways == 0) continue;
+    if (ways > 1 || found.row != nullptr) return {};
+    found = {&rows_[index], std::move(matched)};
+  }
+  return found;
+}
+
+std::string InstructionTable::Found::spelling() const {
+  std::string text = row->opcode;
+  for (const std::string_view modifier : modifiers)
+    if (!modifier.empty()) (text += '.') += modifier;
+  return text;
 }
 
 }  // namespace jfa::simulator

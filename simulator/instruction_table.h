@@ -6,7 +6,8 @@
 //   }
 //
 // A pattern is the opcode and its modifiers, each with its dot. (a|b) is a choice, a trailing ? makes it
-// optional. A modifier with its own colons is one modifier: `.mbarrier::complete_tx::bytes`.
+// optional. A modifier with its own colons is one modifier: `.mbarrier::complete_tx::bytes`. Other orders of
+// the modifiers that mean the same need no rows of their own.
 #pragma once
 
 #include <cstdint>
@@ -87,6 +88,10 @@ class Decoder {
   /// statements that use them run through `guard`. Their indices in Entry::watch; an element `_` has none.
   std::vector<std::uint16_t> watch(int index, Handler guard);
 
+  /// The instruction is one of tcgen05 and of this cta_group. Refuses the statement if others of the kernel
+  /// are of another.
+  void use_cta_group(int cta_group);
+
   // --- Output.
   /// The instruction is `.aligned`: the interpreter waits until every live lane of the warp stands at it, and
   /// refuses the kernel if they cannot. Call before emit.
@@ -165,8 +170,16 @@ class InstructionTable {
     DecodeFunction decode;
     bool hint = false;
   };
-  /// The row for an opcode as written ("add.rn.f32"), with what each of its groups matched; null if none.
-  const Row* find(std::string_view opcode, std::vector<std::string_view>* modifiers) const;
+  struct Found {
+    const Row* row = nullptr;
+    std::vector<std::string_view> modifiers;  // what each of its groups matched; empty if absent
+    /// The instruction in the row's order of modifiers.
+    std::string spelling() const;
+  };
+  /// The row for an opcode as written ("add.rn.f32"): the first that has its modifiers in that order, else
+  /// the one that has them in another which means the same (modifier_order.h). The row is null if there is
+  /// none, or several.
+  Found find(std::string_view opcode) const;
   /// For the coverage list.
   const std::vector<Row>& rows() const { return rows_; }
 

@@ -134,6 +134,9 @@ Cta::Cta(Machine& machine, Sm& sm, Cluster& cluster, std::uint32_t rank, Dim3 in
 void Cta::start() {
   for (int first = 0; first < threads_; first += kWarpSize)
     warps_.push_back(std::make_unique<Warp>(*this, first / kWarpSize, threads_ - first));
+  if (!machine_.checks() || cluster_.size() == 1) return;
+  started_ = {cluster_.order.add_strand(fmt::format("the start of CTA rank {}", rank_)), 1};
+  for (auto& warp : warps_) warp->acquire(warp->live(), started_);
 }
 
 Cta::~Cta() = default;

@@ -218,7 +218,7 @@ class Warp {
 
 /// CTAs that were launched together and reach each other's shared memory. Without cluster dimensions: one
 /// CTA.
-class Cluster {
+class Cluster : public Extensible<Cluster> {
  public:
   Dim3 id;                 // index of the cluster in the grid (%clusterid)
   std::vector<Cta*> ctas;  // by rank
@@ -259,6 +259,9 @@ class Cta : public Extensible<Cta> {
   bool exited() const { return exited_; }
   /// Makes the warps, once the cluster is complete.
   void start();
+  /// Before all that its warps do: who knows of it knows that the CTA runs. None without checks, or alone in
+  /// its cluster.
+  const Epoch& started() const { return started_; }
 
   /// bar / barrier, by number 0..15.
   struct NamedBarrier {
@@ -291,6 +294,7 @@ class Cta : public Extensible<Cta> {
   std::vector<std::unique_ptr<Warp>> warps_;
   int live_threads_ = 0;
   bool exited_ = false;
+  Epoch started_;
 };
 
 /// One streaming multiprocessor: where CTAs are resident. Tensor memory is its extension.

@@ -10,7 +10,7 @@ namespace jfa::simulator {
 // PTX asks for one successful wait between two phases' arrivals; without one, nobody could tell the phases
 // apart.
 void Mbarrier::check_observed(const ProgramPoint& point) const {
-  if (observed_ < phase_ && pending_ == expected_)
+  if (checks_ && observed_ < phase_ && pending_ == expected_)
     fail(ErrorKind::kBarrier, point,
          fmt::format("arrival for phase {} of {} before any thread has observed that phase {} completed",
                      phase_, where_, phase_ - 1),
@@ -25,7 +25,7 @@ void Mbarrier::arrive(std::uint32_t count, const ProgramPoint& point, Arrive how
          fmt::format("arrival of {} at {}, where {} of {} are pending", count, where_, pending_, expected_),
          describe());
   check_observed(point);
-  if (how == Arrive::kNoComplete && count == pending_ && transaction_bytes_ == 0)
+  if (checks_ && how == Arrive::kNoComplete && count == pending_ && transaction_bytes_ == 0)
     fail(ErrorKind::kBarrier, point,
          fmt::format("arrive.noComplete completes phase {} of {}", phase_, where_), describe());
   pending_ -= count;
@@ -74,7 +74,7 @@ void Mbarrier::complete_transaction(std::uint64_t bytes, const ProgramPoint& poi
 
 void Mbarrier::complete_phase_if_due(const ProgramPoint& point) {
   if (pending_ != 0) return;
-  if (transaction_bytes_ < 0)
+  if (checks_ && transaction_bytes_ < 0)
     fail(ErrorKind::kTransaction, point,
          fmt::format(
              "{} bytes more than expected have arrived in phase {} of {}, and every arrival is in: it can "
@@ -82,7 +82,7 @@ void Mbarrier::complete_phase_if_due(const ProgramPoint& point) {
              -transaction_bytes_, phase_, where_),
          describe());
   if (transaction_bytes_ != 0) return;
-  if (!tracked_.empty())
+  if (checks_ && !tracked_.empty())
     fail(
         ErrorKind::kTransaction, point,
         fmt::format("phase {} of {} completes while {} still owes it {} bytes: fewer were expected than were "
@@ -129,7 +129,7 @@ void Mbarrier::release_on_observation(const std::vector<FlightRef>& flights) {
 
 bool Mbarrier::observe(bool done, std::uint64_t wanted, int warp, const ProgramPoint& point) {
   Watcher& watcher = watchers_[static_cast<std::size_t>(warp)];
-  if (wanted != 0 && phase_ > wanted)
+  if (checks_ && wanted != 0 && phase_ > wanted)
     fail(
         ErrorKind::kBarrier, point,
         fmt::format("warp {} waits for phase {} of {} after phase {} has completed too: it is {} phases late",
@@ -169,7 +169,7 @@ void Mbarrier::check_idle(const char* when, const ProgramPoint& point) const {
          fmt::format("{}, and {} still owes {} bytes to {}", when, tracked_.front().what,
                      tracked_.front().bytes, where_),
          describe());
-  if (transaction_bytes_ != 0)
+  if (checks_ && transaction_bytes_ != 0)
     fail(ErrorKind::kTransaction, point,
          fmt::format("{}, and the transaction count of {} is {}", when, where_, transaction_bytes_),
          describe());
@@ -218,7 +218,7 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
   if (count < 1 || count > Mbarrier::kMaxCount)
     fail(ErrorKind::kBarrier, point,
          fmt::format("mbarrier.init count {} is not in 1..{}", count, Mbarrier::kMaxCount));
-  if (const Mbarrier* live = find(offset))
+  if (const Mbarrier* live = find(offset); live != nullptr && (cta_.shared().checks() || live->is_owed()))
     fail_at(
         ErrorKind::kBarrier, point, offset,
         fmt::format("mbarrier.init of {}, which is live: mbarrier.inval has to come first", live->where()),
@@ -234,10 +234,15 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
     index_[slot] = static_cast<std::uint16_t>(barriers_.size());
   }
   const std::string symbol = cta_.shared_symbol(offset);
-  barriers_[index_[slot] - 1u] = std::make_unique<Mbarrier>(
-      count, fmt::format("mbarrier at shared {:#x}{}{}", offset, symbol.empty() ? "" : " ", symbol),
-      (cta_.threads() + kWarpSize - 1) / kWarpSize);
-  Mbarrier& barrier = *barriers_[index_[slot] - 1u];
+  Mbarrier fresh(count,
+                 fmt::format("mbarrier at shared {:#x}{}{}", offset, symbol.empty() ? "" : " ", symbol),
+                 (cta_.threads() + kWarpSize - 1) / kWarpSize);
+  std::unique_ptr<Mbarrier>& place = barriers_[index_[slot] - 1u];
+  if (place == nullptr)
+    place = std::make_unique<Mbarrier>(std::move(fresh));
+  else
+    *place = std::move(fresh);  // whoever holds it signals the new one
+  Mbarrier& barrier = *place;
   barrier.set_owner(cta_, offset);
   if (!memory.checks()) return;
   Epoch& event = events_[offset];
@@ -269,10 +274,11 @@ Mbarrier& Mbarriers::at(std::uint32_t offset, const ProgramPoint& point) {
 }
 
 void Mbarriers::on_exit() {
+  if (!cta_.shared().checks()) return;
   for (const auto& barrier : barriers_)
     if (barrier) barrier->check_idle("the CTA has exited", {nullptr, &cta_, -1, -1});
   // Who counts on commits to come in order leaves the earlier ones to the last.
-  if (!cta_.shared().checks() || !cta_.machine().config().options.commit_waits) return;
+  if (!cta_.machine().config().options.commit_waits) return;
   for (const auto& barrier : barriers_)
     if (barrier) barrier->check_commits_observed();
 }

@@ -25,8 +25,12 @@ class Mbarrier {
         where_(std::move(where)),
         watchers_(static_cast<std::size_t>(warps)) {}
 
-  /// Whose it is; null: nobody's, in tests.
-  void set_owner(Cta& cta, std::uint32_t offset) { owner_ = &cta, offset_ = static_cast<int>(offset); }
+  /// Whose it is; null: nobody's, in tests. With the CTA's checks off only what the object cannot do is an
+  /// error: counts beyond its ranges, arrivals beyond those pending.
+  void set_owner(Cta& cta, std::uint32_t offset) {
+    owner_ = &cta, offset_ = static_cast<int>(offset);
+    checks_ = cta.shared().checks();
+  }
 
   // --- What happened before what. The init and completed phases are events of a strand.
   void set_event(const Epoch& of_init) { event_ = of_init; }
@@ -84,8 +88,11 @@ class Mbarrier {
 
   /// A commit of the tensor core is about to arrive.
   void note_commit(const ProgramPoint& point) { last_commit_ = {point, phase_ + 1}; }
-  /// Throws if bytes or operations are outstanding: called at the CTA's exit and before inval.
+  /// Throws if bytes or operations are outstanding: called at the CTA's exit and before inval. With checks
+  /// off only operations count, which would signal an object that is gone.
   void check_idle(const char* when, const ProgramPoint& point) const;
+  /// Operations that still owe it their bytes.
+  bool is_owed() const { return !tracked_.empty(); }
   /// Throws if nobody has waited for the last commit's arrival: the CTA exits, and it may yet be to come.
   void check_commits_observed() const;
 
@@ -123,6 +130,7 @@ class Mbarrier {
 
   Cta* owner_ = nullptr;
   int offset_ = 0;  // in its shared memory
+  bool checks_ = true;
   Commit last_commit_;
   std::uint64_t phase_since_ = 0;  // warp instructions, for traces
   Epoch event_;

@@ -47,7 +47,6 @@ class MmaIssue {
 MmaIssue::MmaIssue(Warp& warp, const MmaArguments& arguments, const ProgramPoint& point)
     : warp_(warp), point_(point), own_(warp.cta().extension<CtaTensorMemory>()) {
   const MmaForm& form = arguments.form;
-  own_.check_cta_group(form.cta_group, point);
   product_.arguments = arguments;
   product_.ctas = ctas_of_group(warp.cta(), form.cta_group, point);
   if (form.cta_group == 2 && warp.cta().rank() % 2 != 0) std::swap(product_.ctas[0], product_.ctas[1]);

@@ -164,6 +164,8 @@ struct Entry {
   Dim3 required_cluster{0, 0, 0};           // .reqnctapercluster
   std::uint32_t min_ctas_per_sm = 0;
   std::uint32_t max_registers = 0;
+  int cta_group = 0;       // of its tcgen05 instructions; 0: none has one
+  int cta_group_line = 0;  // of the PTX: the first that has
   RegisterWatch watch;
   std::vector<std::shared_ptr<void>> owned;  // what Instruction::extra points to
 };

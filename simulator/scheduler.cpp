@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "simulator/cluster_placement.h"
 #include "simulator/global_race_shadow.h"
 
 namespace jfa::simulator {
@@ -87,9 +88,14 @@ void Scheduler::launch_clusters() {
   while (next_cluster_ < cluster_count_ && launch_cluster(next_cluster_)) ++next_cluster_;
   if (warps_.empty() && next_cluster_ < cluster_count_)
     fail(ErrorKind::kLaunch, {},
-         fmt::format("a cluster of {} CTAs does not fit {} SMs of {} CTAs each",
-                     machine_.config().cluster.count(), machine_.sms().size(), capacity_per_sm_));
+         fmt::format("a cluster of {} CTAs does not fit {} SMs of {} CTAs each{}",
+                     machine_.config().cluster.count(), machine_.sms().size(), capacity_per_sm_,
+                     in_pairs()
+                         ? ": cta_group::2 needs two SMs side by side for each pair of CTAs (option sms)"
+                         : ""));
 }
+
+bool Scheduler::in_pairs() const { return machine_.entry().cta_group == 2; }
 
 Dim3 Scheduler::cluster_id(std::uint64_t index) const {
   const LaunchConfig& config = machine_.config();
@@ -109,21 +115,8 @@ std::optional<Dim3> Scheduler::cancel_next_cluster() {
 bool Scheduler::launch_cluster(std::uint64_t index) {
   const LaunchConfig& config = machine_.config();
   const auto size = static_cast<int>(config.cluster.count());
-  std::vector<Sm*> places;
-  for (int rank = 0; rank < size; ++rank) {
-    Sm* best = nullptr;
-    for (auto& sm : machine_.sms())
-      if (sm->resident_ctas < capacity_per_sm_ &&
-          (best == nullptr || sm->resident_ctas < best->resident_ctas))
-        best = sm.get();
-    if (best == nullptr) break;
-    ++best->resident_ctas;
-    places.push_back(best);
-  }
-  if (static_cast<int>(places.size()) < size) {
-    for (Sm* sm : places) --sm->resident_ctas;
-    return false;
-  }
+  const std::vector<Sm*> places = place_cluster(machine_.sms(), size, capacity_per_sm_, in_pairs());
+  if (places.empty()) return false;
   auto cluster = std::make_unique<Cluster>();
   cluster->id = cluster_id(index);
   if (GlobalRaceShadow* races = machine_.global_races()) races->add_cluster(cluster->shared_order);

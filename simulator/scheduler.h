@@ -40,6 +40,7 @@ class Scheduler {
   // Residency
   void launch_clusters();
   bool launch_cluster(std::uint64_t index);
+  bool in_pairs() const;  // whether pairs of CTAs share tensor memory
   Dim3 cluster_id(std::uint64_t index) const;
   void retire_clusters();
 

@@ -23,7 +23,8 @@ std::optional<Target> parse_target(std::string_view name);
 /// runs nothing that only one of them has.
 bool runs(const Target& device, const Target& ptx);
 
-/// What an instruction needs that `target` lacks ("sm_90a"); empty if it lacks nothing.
+/// What an instruction, its modifiers in the instruction table's order, needs that `target` lacks ("sm_90a");
+/// empty if it lacks nothing.
 std::string_view missing_target(const Target& target, std::string_view opcode);
 
 }  // namespace jfa::simulator

@@ -84,7 +84,6 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
                        std::uint64_t descriptor_bits, const ProgramPoint& point) {
   Cta& cta = warp.cta();
   auto& own = cta.extension<CtaTensorMemory>();
-  own.check_cta_group(cta_group, point);
   std::vector<Cta*> ctas = ctas_of_group(cta, cta_group, point);
   const Result<MatrixDescriptor> descriptor = decode_matrix_descriptor(descriptor_bits);
   if (!descriptor.ok()) fail(ErrorKind::kDescriptor, point, descriptor.status().message());

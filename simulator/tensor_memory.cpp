@@ -56,18 +56,18 @@ std::string TensorMemory::describe_allocations() const {
   return text;
 }
 
-std::uint32_t TensorMemory::first_fit(std::uint32_t columns) const {
-  std::uint32_t first = 0;
+// The first column from `from` on behind which so many are free.
+std::uint32_t TensorMemory::next_fit(std::uint32_t from, std::uint32_t columns) const {
+  std::uint32_t first = from;
   for (const Allocation& a : allocations_) {
     if (first + columns <= a.first_column) break;
-    first = a.first_column + a.columns;
+    first = std::max(first, a.first_column + a.columns);
   }
   return first;
 }
 
-std::optional<std::uint32_t> TensorMemory::allocate(Owner owner, std::uint32_t columns,
-                                                    const ProgramPoint& point) {
-  Holder& state = holder(owner);
+void TensorMemory::check_request(Owner owner, std::uint32_t columns, const ProgramPoint& point) {
+  const Holder& state = holder(owner);
   if (columns < 32 || columns > kTensorColumns || !std::has_single_bit(columns)) {
     fail(ErrorKind::kTensorMemory, point,
          fmt::format("tcgen05.alloc of {} columns: must be a power of two from 32 to 512", columns));
@@ -80,44 +80,73 @@ std::optional<std::uint32_t> TensorMemory::allocate(Owner owner, std::uint32_t c
          fmt::format("tcgen05.alloc of {} columns after one of {}: a CTA's allocations must not grow",
                      columns, state.last_columns));
   }
-  const std::uint32_t first = first_fit(columns);
+}
+
+std::optional<std::uint32_t> TensorMemory::allocate(Owner owner, std::uint32_t columns,
+                                                    const ProgramPoint& point) {
+  check_request(owner, columns, point);
+  const std::uint32_t first = next_fit(0, columns);
   if (first + columns > kTensorColumns) return std::nullopt;
+  take(owner, first, columns);
+  return first;
+}
+
+std::optional<std::uint32_t> TensorMemory::common_fit(const TensorMemory& a, const TensorMemory& b,
+                                                      std::uint32_t columns) {
+  std::uint32_t first = 0;
+  while (first + columns <= kTensorColumns) {
+    const std::uint32_t next = b.next_fit(a.next_fit(first, columns), columns);
+    if (next == first) return first;
+    first = next;
+  }
+  return std::nullopt;
+}
+
+void TensorMemory::take(Owner owner, std::uint32_t first, std::uint32_t columns) {
   const auto next = std::find_if(allocations_.begin(), allocations_.end(),
                                  [&](const Allocation& a) { return a.first_column > first; });
   allocations_.insert(next, {owner, first, columns});
-  state.last_columns = columns;
+  holder(owner).last_columns = columns;
   for (std::uint32_t lane = 0; lane < kTensorLanes; ++lane) {
     std::fill_n(this->lane(lane) + first, columns, 0xffffffff);  // a NaN in every float type
   }
   for (std::uint32_t block = 0; block < kTensorBlocks; ++block) {
     std::fill_n(&initialised_[block * kTensorColumns + first], columns, std::uint16_t{0});
   }
-  return first;
 }
 
-void TensorMemory::deallocate(Owner owner, TensorAddress address, std::uint32_t columns,
-                              const ProgramPoint& point) {
-  const auto found = std::find_if(allocations_.begin(), allocations_.end(), [&](const Allocation& a) {
+void TensorMemory::check_allocation(Owner owner, TensorAddress address, std::uint32_t columns,
+                                    const ProgramPoint& point) const {
+  const bool found = std::any_of(allocations_.begin(), allocations_.end(), [&](const Allocation& a) {
     return a.owner == owner && a.first_column == address.column && a.columns == columns;
   });
-  if (address.lane != 0 || found == allocations_.end()) {
-    fail_at(ErrorKind::kTensorMemory, point, address.bits(),
-            fmt::format("tcgen05.dealloc of {} columns at {:#010x}, which this CTA did not allocate", columns,
-                        address.bits()),
-            describe_allocations());
-  }
-  allocations_.erase(found);
+  if (address.lane == 0 && found) return;
+  fail_at(ErrorKind::kTensorMemory, point, address.bits(),
+          fmt::format("tcgen05.dealloc of {} columns at {:#010x}, which this CTA did not allocate", columns,
+                      address.bits()),
+          describe_allocations());
+}
+
+void TensorMemory::give_back(Owner owner, std::uint32_t first_column) {
+  std::erase_if(allocations_,
+                [&](const Allocation& a) { return a.owner == owner && a.first_column == first_column; });
+}
+
+void TensorMemory::begin_giving_back(Owner owner, std::uint32_t first_column, const ProgramPoint& by) {
+  for (Allocation& a : allocations_)
+    if (a.owner == owner && a.first_column == first_column && !a.given_back_by) a.given_back_by = by;
 }
 
 void TensorMemory::relinquish(Owner owner) { holder(owner).relinquished = true; }
 
 void TensorMemory::release(Owner owner, const ProgramPoint& point) {
   for (const Allocation& a : allocations_) {
-    if (a.owner != owner) continue;
+    if (a.owner != owner || !checks_) continue;
     fail(ErrorKind::kTensorMemory, point,
          fmt::format("the CTA exits without tcgen05.dealloc of its {} columns at column {}", a.columns,
                      a.first_column));
   }
+  std::erase_if(allocations_, [&](const Allocation& a) { return a.owner == owner; });
   std::erase_if(holders_, [&](const Holder& h) { return h.owner == owner; });
 }
 
@@ -125,7 +154,13 @@ void TensorMemory::check_allocated(Owner owner, const TensorRegion& region, cons
                                    const ProgramPoint& point) const {
   std::uint32_t column = region.first_column;
   for (const Allocation& a : allocations_) {
-    if (a.owner == owner && a.first_column <= column) column = std::max(column, a.first_column + a.columns);
+    if (a.owner != owner || a.first_column > column || a.first_column + a.columns <= column) continue;
+    if (a.given_back_by && checks_)
+      fail_at(ErrorKind::kTensorMemory, point, column,
+              fmt::format("{} touches tensor memory {}, and the pair of CTAs is giving column {} back", what,
+                          region.describe(), column),
+              fmt::format("  the first to do so: {}", a.given_back_by->describe()));
+    column = a.first_column + a.columns;
   }
   if (column >= region.end_column && region.end_column <= kTensorColumns) return;
   fail_at(ErrorKind::kTensorMemory, point, column,

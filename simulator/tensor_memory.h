@@ -54,14 +54,31 @@ class TensorMemory {
   /// of two in 32 … 512, is more than the owner's previous allocation, or follows its relinquish.
   std::optional<std::uint32_t> allocate(Owner owner, std::uint32_t columns, const ProgramPoint& point);
   /// Whether an allocation of so many columns would find room now.
-  bool fits(std::uint32_t columns) const { return first_fit(columns) + columns <= kTensorColumns; }
+  bool fits(std::uint32_t columns) const { return next_fit(0, columns) + columns <= kTensorColumns; }
+  /// The same in three parts, for an allocation in two tensor memories: throws as allocate does, …
+  void check_request(Owner owner, std::uint32_t columns, const ProgramPoint& point);
+  /// … the first column that is free in both, or nothing, …
+  static std::optional<std::uint32_t> common_fit(const TensorMemory& a, const TensorMemory& b,
+                                                 std::uint32_t columns);
+  /// … and the allocation of columns that are free.
+  void take(Owner owner, std::uint32_t first_column, std::uint32_t columns);
   /// "allocated: columns 0..127 256..511".
   std::string describe_allocations() const;
   /// Gives an allocation back; address and columns must be those of one.
-  void deallocate(Owner owner, TensorAddress address, std::uint32_t columns, const ProgramPoint& point);
+  void deallocate(Owner owner, TensorAddress address, std::uint32_t columns, const ProgramPoint& point) {
+    check_allocation(owner, address, columns, point);
+    give_back(owner, address.column);
+  }
+  /// The same in two parts: throws unless address and columns are those of an allocation, …
+  void check_allocation(Owner owner, TensorAddress address, std::uint32_t columns,
+                        const ProgramPoint& point) const;
+  /// … which ends.
+  void give_back(Owner owner, std::uint32_t first_column);
+  /// One CTA of a pair gives an allocation back: check_allocated refuses accesses from here on.
+  void begin_giving_back(Owner owner, std::uint32_t first_column, const ProgramPoint& by);
   /// The owner allocates no more.
   void relinquish(Owner owner);
-  /// The owner exits: throws if it still holds columns.
+  /// The owner exits: throws if it still holds columns. With checks off they are given back.
   void release(Owner owner, const ProgramPoint& point);
   /// Throws unless all columns of the region belong to the owner. `what` accesses it.
   void check_allocated(Owner owner, const TensorRegion& region, const char* what,
@@ -88,6 +105,7 @@ class TensorMemory {
   struct Allocation {
     Owner owner;
     std::uint32_t first_column, columns;
+    std::optional<ProgramPoint> given_back_by{};  // by the first CTA of a pair
   };
   struct Holder {
     Owner owner;
@@ -95,7 +113,7 @@ class TensorMemory {
     bool relinquished = false;
   };
   Holder& holder(Owner owner);
-  std::uint32_t first_fit(std::uint32_t columns) const;
+  std::uint32_t next_fit(std::uint32_t from, std::uint32_t columns) const;
 
   bool checks_;
   std::vector<std::uint32_t> cells_;

@@ -10,7 +10,6 @@ namespace {
 struct MachineTensorState : Extension {
   explicit MachineTensorState(Machine&) {}
   std::uint64_t last_order = 0;
-  int cta_group = 0;
 };
 
 // Keeps the orders of products apart from other families' queues.
@@ -52,15 +51,6 @@ CtaTensorMemory::CtaTensorMemory(Cta& cta)
       warps_(static_cast<std::size_t>((cta.threads() + kWarpSize - 1) / kWarpSize)),
       waits_(warps_.size()) {
   for (std::size_t i = 0; i < warps_.size(); ++i) warps_[i].strand.warp = static_cast<int>(i);
-}
-
-void CtaTensorMemory::check_cta_group(int cta_group, const ProgramPoint& point) {
-  int& known = cta_.machine().extension<MachineTensorState>().cta_group;
-  if (known == 0) known = cta_group;
-  if (known != cta_group) {
-    fail(ErrorKind::kInvalidOperand, point,
-         fmt::format("cta_group::{} in a kernel that has used cta_group::{}", cta_group, known));
-  }
 }
 
 void CtaTensorMemory::begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,

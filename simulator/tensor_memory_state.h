@@ -77,12 +77,8 @@ class CtaTensorMemory : public Extension {
   void begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,
                    const TensorStrand& strand, TensorMemoryShadow::Order order, const ProgramPoint& point);
 
-  /// Throws unless the kernel uses this one cta_group everywhere.
-  void check_cta_group(int cta_group, const ProgramPoint& point);
   /// The queue of this CTA's tcgen05.cp.
   std::uint64_t copy_queue() const { return reinterpret_cast<std::uintptr_t>(&tickets_); }
-  /// Completed rounds of collective cta_group::2 instructions, to meet the peer.
-  std::uint64_t collective_rounds = 0;
 
   void on_exit() override;
 

@@ -50,7 +50,6 @@ class TensorShift : public AsyncOperation {
 void issue_tensor_shift(Warp& warp, int cta_group, std::uint32_t address, const ProgramPoint& point) {
   Cta& cta = warp.cta();
   auto& own = cta.extension<CtaTensorMemory>();
-  own.check_cta_group(cta_group, point);
   std::vector<Cta*> ctas = ctas_of_group(cta, cta_group, point);
   const TensorAddress at(address);
   if (at.lane % kShiftLanes != 0 || at.lane >= kTensorLanes)

@@ -3,7 +3,7 @@ foreach(feature tensor_map mbarrier tma_packed async_copy)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()
-foreach(feature tma tma_checks tma_cluster tensormap)
+foreach(feature tma tma_checks tma_cluster tensormap unchecked)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp simulator_tma_support.cpp
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()

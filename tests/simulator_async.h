@@ -62,6 +62,7 @@ class PtxRun {
     return run_grid(**module, *(*module)->find("test"), config, memory);
   }
 
+  const std::string& ptx() const { return ptx_; }
   template <class T>
   T* input() {
     return reinterpret_cast<T*>(memory.host(in, kBytes));

@@ -88,6 +88,7 @@ COPY_NEXT:
 COPIED:
   fence.proxy.async.shared::cta;  // [proxy]
   setp.ne.s32 %p3, %r2, 0;
+  // [start]
   @%p3 bra ALLOCATED;
   tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3+8], 512;  // [alloc]
   tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
@@ -201,7 +202,8 @@ std::string edited(std::string text, const std::string& mark, const std::string&
 
 std::string paired(std::string text) {
   text = edited(text, "rank", "mov.u32 %r60, %cluster_ctarank;");
-  text = edited(text, "all", "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;");
+  for (const char* mark : {"start", "all", "all read"})
+    text = edited(text, mark, "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;");
   text = edited(text, "commit",
                 "mov.b16 %rs1, 3;\ntcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
                 ".multicast::cluster.b64 [%r3], %rs1;");

@@ -1,5 +1,5 @@
 # The simulator's tensor core, tensor memory and driver table.
-foreach(feature mma mma_scaled tensor_memory driver driver_kernel)
+foreach(feature mma mma_scaled tensor_memory tensor_pair driver driver_kernel)
   jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
                LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
 endforeach()

@@ -239,7 +239,8 @@ TEST_CASE("operands of copies and shifts") {
   refused(copy_of(p, "4x256b.b8x16", 0, 0), "the format that becomes it go together");
   refused(copy_of(p, "4x256b.b4x16_p64", 0, 0), "the format that becomes it go together");
   refused("add.s64 %a0, %s, 0;\ntcgen05.cp.cta_group::1.4x256b [%t], %a0;\n", "bits 48:46 are 0");
-  refused("tcgen05.shift.cta_group::2.down [%t];\n", "cta_group::2 in a kernel that has used cta_group::1");
+  refused("tcgen05.shift.cta_group::2.down [%t];\n",
+          "has cta_group::1: all tcgen05 instructions of a kernel must have the same");
   // Of four rows no others need be there, of 16 unpacked elements no padding.
   p.shared[0].resize(0);
   p.shared[0].resize(64 + kLeading);

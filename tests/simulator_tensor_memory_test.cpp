@@ -48,6 +48,21 @@ TEST_CASE("tensor memory is given out first fit from column 0") {
         "allocated: columns 0..127 columns 128..191 columns 192..223 columns 256..511");
 }
 
+TEST_CASE("tensor memory: columns that are free in both memories of a pair") {
+  TensorMemory a(true), b(true);
+  const int owner = 0;
+  a.take(&owner, 0, 64);    // free: 64..127, 192..511
+  a.take(&owner, 128, 64);  //
+  b.take(&owner, 64, 32);   // free: 0..63, 96..255, 320..511
+  b.take(&owner, 256, 64);  //
+  CHECK(TensorMemory::common_fit(a, b, 32) == 96u);
+  CHECK(TensorMemory::common_fit(b, a, 32) == 96u);
+  CHECK(TensorMemory::common_fit(a, b, 64) == 192u);
+  CHECK(TensorMemory::common_fit(a, b, 128) == 320u);
+  CHECK(TensorMemory::common_fit(b, a, 128) == 320u);
+  CHECK_FALSE(TensorMemory::common_fit(a, b, 256).has_value());
+}
+
 TEST_CASE("tensor memory: what an allocation may not be") {
   TensorMemory memory(true);
   const int cta = 0;

@@ -175,26 +175,18 @@ void decode_atomic(Decoder& d, Combine combine, bool returns) {
   d.emit(atomic).extra = data;
 }
 
-void add_operations(InstructionTable& t, const std::string& head) {
+}  // namespace
+
+void register_atomics(InstructionTable& t) {
+  const std::string head =
+      " .(relaxed|acquire|release|acq_rel)? .(cta|cluster|gpu|sys)? "
+      ".(global|shared|shared::cta|shared::cluster)? ";
   for (const Operation& o : kOperations) {
     const Combine combine = o.combine;
     const std::string tail = std::string(".") + o.name + " .L2::cache_hint? .(v2|v4|v8)? ." + o.types;
     t.add("atom" + head + tail, [combine](Decoder& d) { decode_atomic(d, combine, true); });
     t.add("red" + head + tail, [combine](Decoder& d) { decode_atomic(d, combine, false); });
-    // The vector may also be written behind the space.
-    if (std::string_view(o.types).find('f') == std::string_view::npos) continue;
-    const std::string other = std::string(".(v2|v4|v8) .") + o.types + " ." + o.name;
-    t.add("red" + head + other, [combine](Decoder& d) { decode_atomic(d, combine, false); });
   }
-}
-
-}  // namespace
-
-void register_atomics(InstructionTable& t) {
-  const std::string order = " .(relaxed|acquire|release|acq_rel)? ", scope = " .(cta|cluster|gpu|sys)? ",
-                    space = " .(global|shared|shared::cta|shared::cluster)? ";
-  for (const std::string& head : {order + scope + space, space + scope + order})  // ptxas takes both
-    add_operations(t, head);
 }
 
 }  // namespace jfa::simulator

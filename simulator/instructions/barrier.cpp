@@ -36,7 +36,12 @@ class ClusterWait : public Wait {
     return fmt::format("the cluster's barrier: {} of {} threads have arrived", cluster_.barrier_arrived,
                        cluster_.live_threads());
   }
-  void finish() override { warp_.acquire(lanes_, cluster_.barrier_clock); }
+  void finish() override {
+    warp_.acquire(lanes_, cluster_.barrier_clock);
+    // Whatever the arrivals released, who made them runs.
+    for (const Cta* cta : cluster_.ctas)
+      if (cta->started().tick != 0) warp_.acquire(lanes_, cta->started());
+  }
 
  private:
   Warp& warp_;

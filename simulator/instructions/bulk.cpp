@@ -321,12 +321,11 @@ void decode_bulk_peer_copy(Decoder& d) {
 void register_bulk(InstructionTable& table) {
   register_async_copy(table);
   register_async_store(table);
-  table.add(
-      fmt::format("cp.async.bulk.tensor .{} .(cta_group::1|cta_group::2)? .(shared::cluster|shared::cta) "
-                  ".global .(tile|tile::gather4)? .mbarrier::complete_tx::bytes .(multicast::cluster)? "
-                  ".(cta_group::1|cta_group::2)? .(L2::cache_hint)?",
-                  kDims),
-      decode_tensor_load);
+  table.add(fmt::format("cp.async.bulk.tensor .{} .(shared::cluster|shared::cta) .global "
+                        " .(tile|tile::gather4)? .mbarrier::complete_tx::bytes .(multicast::cluster)? "
+                        ".(cta_group::1|cta_group::2)? .(L2::cache_hint)?",
+                        kDims),
+            decode_tensor_load);
   table.add(fmt::format("cp.async.bulk.tensor .{} .global.shared::cta .(tile|tile::scatter4)? .bulk_group "
                         ".(L2::cache_hint)?",
                         kDims),

@@ -5,12 +5,14 @@
 
 namespace jfa::simulator {
 
-/// The N of `.cta_group::N`.
-int cta_group(const Decoder& d);
+/// The N of `.cta_group::N`, which all of the kernel's instructions must have.
+int cta_group(Decoder& d);
 
 /// An operand `[taddr + displacement]`: a 32-bit register, lane in bits 31:16, column below.
 AddressOperand tensor_address_operand(Decoder& d, int index);
 
+/// tcgen05.alloc, dealloc, relinquish_alloc_permit.
+void register_tcgen05_alloc(InstructionTable& table);
 /// tcgen05.mma.
 void register_tcgen05_mma(InstructionTable& table);
 /// tcgen05.ld, st, wait::ld, wait::st.

@@ -44,6 +44,7 @@ COPY:
   bra COPY;
 COPIED:
   fence.proxy.async.shared::cta;
+  {6}  // an allocation of a pair needs the peer to run
   @!%warp0 bra ALLOCATED;
   tcgen05.alloc.{0}.sync.aligned.shared::cta.b32 [%bar+8], {1};
   tcgen05.relinquish_alloc_permit.{0}.sync.aligned;

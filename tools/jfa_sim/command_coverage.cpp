@@ -113,7 +113,7 @@ int examine(const std::string& path, bool json) {
     for (const auto& statement : function.statements) {
       if (statement.opcode.empty()) continue;
       ++statements;
-      if (InstructionTable::instance().find(statement.opcode, nullptr) != nullptr) continue;
+      if (InstructionTable::instance().find(statement.opcode).row != nullptr) continue;
       Unknown& entry = unknown[statement.opcode];
       if (entry.count++ == 0) entry.first_line = statement.ptx_line, entry.first_text = statement.text;
     }
