@@ -126,7 +126,7 @@ std::optional<std::uint32_t> TensorPair::allocate(Warp& warp, std::uint32_t colu
   if (warp.clock == nullptr) return first;
   if (own.allocation.strand == 0)
     own.allocation.strand =
-        own.cta->cluster().order.add_strand(fmt::format("tcgen05.alloc of {}", name_of(*own.cta)));
+        own.cta->cluster().order.add_tensor_strand(fmt::format("tcgen05.alloc of {}", name_of(*own.cta)));
   ++own.allocation.tick;
   warp.acquire(warp.live(), own.allocation);
   for (Allocation& a : allocations_)
