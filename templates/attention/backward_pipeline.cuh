@@ -82,6 +82,11 @@ __device__ inline void drain(u64* empty, Ring<kStages> ring) {
   for (int i = 0; i < kStages; ++i, ring.advance()) ring.wait_empty(empty);
 }
 
+// As loaded_rows() of a query tile.
+__device__ inline i32 loaded_keys(const KeyTile& tile) {
+  return live_rows(tile.key_position, tile.rows, tile.query_position, tile.query_count);
+}
+
 // What a key-side product needs of a query.
 struct QueryStats {
   float lse_log2, delta;

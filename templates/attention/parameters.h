@@ -49,7 +49,8 @@ struct WorkspaceHeader {
                            // tiles
   i32 short_tile_count;    // backward: tiles of the entry for short sequences
   u32 next_short_item;     // backward: queue of its (tile, key head) items
-  u32 reserved[18];
+  i32 longest_key_rows;    // backward of a shared query in one pass: of all sequences
+  u32 reserved[17];
 };
 static_assert(sizeof(WorkspaceHeader) == 128);
 
