@@ -154,6 +154,56 @@ TEST_CASE("special values") {
   }
 }
 
+TEST_CASE("rows that no sequence owns are not judged") {
+  Problem problem = flat_broadcast_problem(2, {3, 4}, {1, 1}, 16);
+  randomize(problem, 8);
+  problem.output_offset = {1, 4, 6};
+  const Judge judge(problem);
+  Result16 result = rounded(problem, judge.exact);
+  for (const std::int64_t row : {0, 3}) result.output.at(row, 0, 0) = std::numeric_limits<float>::quiet_NaN();
+  CHECK(judge(result).within_tolerance);
+  result.output.at(4, 0, 0) = std::numeric_limits<float>::quiet_NaN();
+  CHECK_FALSE(judge(result).within_tolerance);
+}
+
+TEST_CASE("an eager computation that overflows gives no licence") {
+  Problem problem = flat_problem({1}, {3}, {1, 1}, 128, DType::fp16);  // scores far below fp16's range
+  problem.query.at(0, 0, 0) = 448;
+  for (std::int64_t j = 0; j < 3; ++j) problem.key.at(j, 0, 0) = -1792;
+  set_value(problem, [](auto, auto j, auto, auto) { return j + 1.0; });
+  const Judge judge(problem);
+  REQUIRE(std::isnan(judge.eager.output[0]));
+  Result16 result = rounded(problem, judge.exact);
+  CHECK(judge(result).within_tolerance);
+  result.output.at(0, 0, 7) = 2.2F;
+  CHECK_FALSE(judge(result).within_tolerance);
+}
+
+TEST_CASE("16-bit conversions round to nearest even and keep special values") {
+  CHECK(float_to_bf16(1.0F) == 0x3f80);
+  CHECK(float_to_bf16(1.00390625F) == 0x3f80);  // a tie, to even
+  CHECK(float_to_bf16(1.01171875F) == 0x3f82);  // a tie, to even
+  CHECK(float_to_fp16(1.0F) == 0x3c00);
+  CHECK(float_to_fp16(65504.0F) == 0x7bff);
+  CHECK(float_to_fp16(65519.0F) == 0x7bff);
+  CHECK(float_to_fp16(65520.0F) == 0x7c00);
+  CHECK(float_to_fp16(0x1p-24F) == 1);
+  CHECK(float_to_fp16(0x1p-25F) == 0);          // a tie, to even
+  CHECK(float_to_fp16(0x1.8p-24F) == 2);        // a tie, to even
+  CHECK(float_to_fp16(0x1.ff8p-15F) == 0x3ff);  // largest subnormal
+  CHECK(float_to_fp16(-0.0F) == 0x8000);
+  CHECK(std::isnan(fp16_to_float(float_to_fp16(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(std::isnan(bf16_to_float(float_to_bf16(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(fp16_to_float(0xfc00) == -std::numeric_limits<float>::infinity());
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {  // every number survives the way there and back
+    const auto half = static_cast<std::uint16_t>(bits);
+    for (const DType dtype : {DType::bf16, DType::fp16}) {
+      const float value = to_float(dtype, half);
+      if (!std::isnan(value) && to_bits(dtype, value) != half) FAIL_CHECK("bits " << bits);
+    }
+  }
+}
+
 TEST_CASE("what a NaN may reach through a window: rows of its sequence and heads, as far as tiles do") {
   Problem problem = flat_problem({10, 700}, {10, 690}, {4, 2}, 16);
   problem.window = 4;
@@ -216,56 +266,6 @@ TEST_CASE("a result that a NaN has reached through the window is not judged") {
   };
   CHECK(judge(258).reached == 1);
   CHECK(judge(259).reached == 0);
-}
-
-TEST_CASE("rows that no sequence owns are not judged") {
-  Problem problem = flat_broadcast_problem(2, {3, 4}, {1, 1}, 16);
-  randomize(problem, 8);
-  problem.output_offset = {1, 4, 6};
-  const Judge judge(problem);
-  Result16 result = rounded(problem, judge.exact);
-  for (const std::int64_t row : {0, 3}) result.output.at(row, 0, 0) = std::numeric_limits<float>::quiet_NaN();
-  CHECK(judge(result).within_tolerance);
-  result.output.at(4, 0, 0) = std::numeric_limits<float>::quiet_NaN();
-  CHECK_FALSE(judge(result).within_tolerance);
-}
-
-TEST_CASE("an eager computation that overflows gives no licence") {
-  Problem problem = flat_problem({1}, {3}, {1, 1}, 128, DType::fp16);  // scores far below fp16's range
-  problem.query.at(0, 0, 0) = 448;
-  for (std::int64_t j = 0; j < 3; ++j) problem.key.at(j, 0, 0) = -1792;
-  set_value(problem, [](auto, auto j, auto, auto) { return j + 1.0; });
-  const Judge judge(problem);
-  REQUIRE(std::isnan(judge.eager.output[0]));
-  Result16 result = rounded(problem, judge.exact);
-  CHECK(judge(result).within_tolerance);
-  result.output.at(0, 0, 7) = 2.2F;
-  CHECK_FALSE(judge(result).within_tolerance);
-}
-
-TEST_CASE("16-bit conversions round to nearest even and keep special values") {
-  CHECK(float_to_bf16(1.0F) == 0x3f80);
-  CHECK(float_to_bf16(1.00390625F) == 0x3f80);  // a tie, to even
-  CHECK(float_to_bf16(1.01171875F) == 0x3f82);  // a tie, to even
-  CHECK(float_to_fp16(1.0F) == 0x3c00);
-  CHECK(float_to_fp16(65504.0F) == 0x7bff);
-  CHECK(float_to_fp16(65519.0F) == 0x7bff);
-  CHECK(float_to_fp16(65520.0F) == 0x7c00);
-  CHECK(float_to_fp16(0x1p-24F) == 1);
-  CHECK(float_to_fp16(0x1p-25F) == 0);          // a tie, to even
-  CHECK(float_to_fp16(0x1.8p-24F) == 2);        // a tie, to even
-  CHECK(float_to_fp16(0x1.ff8p-15F) == 0x3ff);  // largest subnormal
-  CHECK(float_to_fp16(-0.0F) == 0x8000);
-  CHECK(std::isnan(fp16_to_float(float_to_fp16(std::numeric_limits<float>::quiet_NaN()))));
-  CHECK(std::isnan(bf16_to_float(float_to_bf16(std::numeric_limits<float>::quiet_NaN()))));
-  CHECK(fp16_to_float(0xfc00) == -std::numeric_limits<float>::infinity());
-  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {  // every number survives the way there and back
-    const auto half = static_cast<std::uint16_t>(bits);
-    for (const DType dtype : {DType::bf16, DType::fp16}) {
-      const float value = to_float(dtype, half);
-      if (!std::isnan(value) && to_bits(dtype, value) != half) FAIL_CHECK("bits " << bits);
-    }
-  }
 }
 
 }  // namespace
