@@ -110,8 +110,8 @@ typedef struct jfa_offsets {
 } jfa_offsets;
 
 /* One attention. A query row that sees no key and a key that no query sees take no part, whatever they hold.
- * NaN or Inf in a row that does may, through a window, reach results of its sequence and heads that do not see
- * it, less than window + 256 rows away. scale * query . key must be below 2^127 in magnitude. */
+ * NaN or Inf in a row that does may, through a window, reach results of its sequence and heads that do not
+ * see it, less than window + 256 rows away. scale * query . key must be below 2^127 in magnitude. */
 typedef struct jfa_call {
   uint64_t struct_bytes;    /* sizeof(jfa_call) */
   jfa_tensor query;         /* [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D] */
