@@ -148,13 +148,14 @@ struct OutputGradient {
   }
 };
 
-/// Enqueues the gradients of the attention of `call` on `stream`; the same bits on every run. Probabilities
-/// are made of the LSE: their relative error, beside roundings to 16 bits, is at most e^x - 1 with x = 5 *
-/// 2^-24 * max(|score|, |LSE|), and beyond |LSE| = 1.2e7 all that holds is that none passes 1. output, lse:
-/// what forward() gave for the same call. lse: fp32 [Hq, output rows]. output_grad: [output rows, Hq, D].
-/// lse_grad: fp32 [Hq, output rows], or 0 if the LSE has no gradient. query_grad, key_grad, value_grad: like
-/// query, key and value, overlapping nothing. Every row is written: rows that no sequence owns, query rows
-/// without a key and keys that no query sees get 0. With broadcast_q, query_grad is the sum over the batch.
+/// Enqueues the gradients of the attention of `call` on `stream`; the same bits on every run.
+/// Probabilities are made of the LSE. Beside roundings to 16 bits, their relative error is at most e^x - 1
+/// with x = 5 * 2^-24 * max(|score|, |LSE|); beyond |LSE| = 1.2e7 all that holds is that none passes 1.
+/// output, lse: what forward() gave for the same call. lse: fp32 [Hq, output rows].
+/// output_grad: [output rows, Hq, D]. lse_grad: fp32 [Hq, output rows], or 0 if the LSE has no gradient.
+/// query_grad, key_grad, value_grad: like query, key and value, overlapping nothing. Every row is written:
+/// rows that no sequence owns, query rows without a key and keys that no query sees get 0. With broadcast_q,
+/// query_grad is the sum over the batch.
 /// Errors: as forward().
 Status backward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
                 const OutputGradient& output_grad, std::uint64_t lse_grad, const Tensor& query_grad,
