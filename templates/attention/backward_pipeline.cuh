@@ -102,9 +102,9 @@ constexpr float kVagueLse = 1 << 24;
 // bounds.
 __device__ inline float lse_log2_of(const float* lse, bool valid) {
   const float value = valid ? *lse : kMinusInfinity;
-  if (value == kMinusInfinity) return -kMinusInfinity;
   const float log2 = value * kLog2E;
-  return fabsf(log2) < kVagueLse ? log2 : fmaf(fabsf(log2), kLseError, log2);
+  const float upper = fmaf(fabsf(log2), fabsf(log2) < kVagueLse ? 0.0f : kLseError, log2);
+  return value == kMinusInfinity ? -kMinusInfinity : upper;
 }
 
 }  // namespace jfa::kernel

@@ -37,7 +37,8 @@ __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&ke
     factor[r] = update_reference(rows[r], quad_maximum(maximum[r]) * scale);
     reference[r] = subtrahend(rows[r]);
   }
-  if (fmaxf(fabsf(reference[0]), fabsf(reference[1])) > kFusedReference) {
+  const bool large = fmaxf(fabsf(reference[0]), fabsf(reference[1])) > kFusedReference;
+  if (__any_sync(0xffffffff, large)) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) scores[i] *= scale;
     scale = 1.0f;
