@@ -142,7 +142,8 @@ TEST_CASE("unseen rows: behind the last sequence") {
 TEST_CASE("unseen rows: a shared query, by groups of heads up to a tile and beyond") {
   check_unseen(flat_broadcast_problem(30, {10, 200, 0, 7}, {4, 2}, 32), 4, 5);   // all queries see a key
   check_unseen(flat_broadcast_problem(30, {10, 3, 0, 20}, {4, 2}, 32), 4, 6);    // the last six see none
-  check_unseen(flat_broadcast_problem(150, {100, 20, 0, 3}, {4, 2}, 32), 4, 7);  // more rows than a tile
+  check_unseen(flat_broadcast_problem(1, {3, 1500}, {2, 1}, 32), 4, 7);          // parts that see no query
+  check_unseen(flat_broadcast_problem(150, {100, 20, 0, 3}, {4, 2}, 32), 4, 8);  // more rows than a tile
 }
 
 TEST_CASE("unseen rows: keys cut into parts") {

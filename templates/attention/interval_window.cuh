@@ -21,10 +21,10 @@ __device__ inline Interval visible(i32 offset, i32 count) {
 }
 
 // Rows of a tile up to the last that sees any of `count` rows of the other side, the first of which is at
-// `other_position`.
+// `other_position`. 0 if none does.
 __device__ inline i32 live_rows(i32 position, i32 rows, i32 other_position, i32 count) {
-  if (count <= 0) return 0;
-  return max(tile_interval(other_position, count, position + rows).end - position, 0);
+  const Interval seen = tile_interval(other_position, count, position + rows);
+  return count > 0 && seen.begin < seen.end ? max(seen.end - position, 0) : 0;
 }
 
 }  // namespace jfa::kernel
