@@ -263,7 +263,7 @@ WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape) 
   map.header = pieces.take(1, sizeof(kernel::WorkspaceHeader));
   map.tiles = pieces.take(map.tile_capacity, sizeof(kernel::QueryTile));
   map.split_tiles = pieces.take(map.part_capacity, sizeof(kernel::SplitTile));
-  map.partial_lse = pieces.take(partial_rows, sizeof(float));
+  map.partial_states = pieces.take(partial_rows, sizeof(kernel::PartialState));
   map.partial_output = pieces.take(partial_rows * plan.spec.padded_dim, sizeof(float));
   map.bytes = pieces.bytes();
   return map;

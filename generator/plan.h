@@ -115,7 +115,7 @@ struct WorkspaceMap {
   std::uint64_t header = 0;
   std::uint64_t tiles = 0;
   std::uint64_t split_tiles = 0;
-  std::uint64_t partial_lse = 0;
+  std::uint64_t partial_states = 0;
   std::uint64_t partial_output = 0;
   std::int64_t tile_capacity = 0;
   std::int64_t part_capacity = 0;  // 0: no tile's keys are cut into parts

@@ -35,7 +35,7 @@ kernel::ForwardArguments forward_arguments(const ForwardLaunches& launches, std:
   arguments.tiles = reinterpret_cast<const kernel::QueryTile*>(workspace + launches.map.tiles);
   arguments.lse = reinterpret_cast<float*>(launches.lse);
   arguments.partial_output = reinterpret_cast<float*>(workspace + launches.map.partial_output);
-  arguments.partial_lse = reinterpret_cast<float*>(workspace + launches.map.partial_lse);
+  arguments.partial_states = reinterpret_cast<kernel::PartialState*>(workspace + launches.map.partial_states);
   arguments.scale_log2 = static_cast<float>(launches.valid.scale * std::numbers::log2e);
   arguments.query_heads = static_cast<int>(launches.valid.query.heads);
   arguments.output_rows = static_cast<int>(launches.output.rows);
@@ -47,7 +47,8 @@ kernel::MergeArguments merge_arguments(const ForwardLaunches& launches, std::uin
   arguments.header = reinterpret_cast<const kernel::WorkspaceHeader*>(workspace + launches.map.header);
   arguments.split_tiles = reinterpret_cast<const kernel::SplitTile*>(workspace + launches.map.split_tiles);
   arguments.partial_output = reinterpret_cast<const float*>(workspace + launches.map.partial_output);
-  arguments.partial_lse = reinterpret_cast<const float*>(workspace + launches.map.partial_lse);
+  arguments.partial_states =
+      reinterpret_cast<const kernel::PartialState*>(workspace + launches.map.partial_states);
   arguments.output = reinterpret_cast<void*>(launches.output.address);
   arguments.output_row_stride = launches.output.row_stride;
   arguments.output_head_stride = launches.output.head_stride;

@@ -29,6 +29,18 @@ jfa_add_test(backward_repeat_test
   LABELS simulator
   TIMEOUT 600)
 
+jfa_add_test(unseen_rows_test
+  SOURCES unseen_rows_test.cpp
+  LIBRARIES jfa_attention_harness fmt::fmt
+  LABELS simulator
+  TIMEOUT 600)
+
+jfa_add_test(large_scores_test
+  SOURCES large_scores_test.cpp
+  LIBRARIES jfa_attention_harness
+  LABELS simulator
+  TIMEOUT 600)
+
 # The covering array takes two processes, each with half of the kernels: a core each.
 add_executable(backward_suite_test
   backward_suite_test.cpp forward_suite_array.cpp forward_suite_run.cpp)

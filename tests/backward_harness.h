@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ struct BackwardRunOptions {
   std::optional<Strides> value_grad = std::nullopt;
   bool own_workspace = true;           // false: from the library's pool
   std::uint8_t workspace_byte = 0xff;  // what the workspace is full of
+  // What becomes of output and LSE [heads, rows] before the backward reads them: nothing unless given.
+  std::function<void(HostTensor& output, float* lse)> change_forward = nullptr;
 };
 
 struct BackwardResult {

@@ -1,12 +1,14 @@
 // The tolerance rule: what it lets pass, and above all what it does not.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "tests/problems.h"
 #include "tools/compare.h"
 #include "tools/float16.h"
+#include "tools/window_reach.h"
 
 namespace jfa::test {
 namespace {
@@ -241,6 +243,70 @@ TEST_CASE("16-bit conversions round to nearest even and keep special values") {
       if (!std::isnan(value) && to_bits(dtype, value) != half) FAIL_CHECK("bits " << bits);
     }
   }
+}
+
+TEST_CASE("what a NaN may reach through a window: rows of its sequence and heads, as far as tiles do") {
+  Problem problem = flat_problem({10, 700}, {10, 690}, {4, 2}, 16);
+  problem.window = 4;
+  reference::OutputGradients incoming{HostTensor(710, 4, 16), {}};
+  const auto rows_of = [](const std::vector<bool>& reach, std::int64_t heads, std::int64_t head) {
+    std::vector<std::int64_t> rows;
+    for (std::size_t i = 0; i * heads < reach.size(); ++i)
+      if (reach[i * heads + head]) rows.push_back(static_cast<std::int64_t>(i));
+    return rows;
+  };
+  const auto check_rows = [](const std::vector<std::int64_t>& rows, std::int64_t first, std::int64_t last) {
+    REQUIRE(!rows.empty());
+    CHECK(rows.front() == first);
+    CHECK(rows.back() == last);
+    CHECK(rows.size() == static_cast<std::size_t>(last - first + 1));
+  };
+  constexpr float kNotFinite = std::numeric_limits<float>::infinity();
+  const auto all_finite = [](const std::vector<bool>& reach) {
+    return std::find(reach.begin(), reach.end(), true) == reach.end();
+  };
+  CHECK(all_finite(reference::window_reach(problem).output));
+
+  problem.value.at(10 + 300, 1, 5) = kNotFinite;
+  reference::WindowReach reach = reference::window_reach(problem);
+  for (const std::int64_t head : {0, 1}) CHECK(rows_of(reach.output, 4, head).empty());
+  for (const std::int64_t head : {2, 3}) check_rows(rows_of(reach.output, 4, head), 10 + 41, 10 + 559);
+  reach = reference::window_reach(problem, incoming);
+  CHECK(rows_of(reach.query_grad, 4, 1).empty());
+  check_rows(rows_of(reach.query_grad, 4, 3), 10 + 41, 10 + 559);
+  CHECK(rows_of(reach.key_grad, 2, 0).empty());
+  check_rows(rows_of(reach.key_grad, 2, 1), 10, 10 + 689);  // by way of the outputs
+
+  problem.value.at(10 + 300, 1, 5) = 0;
+  incoming.output.at(4, 0, 0) = kNotFinite;
+  reach = reference::window_reach(problem, incoming);
+  check_rows(rows_of(reach.key_grad, 2, 0), 0, 9);
+  CHECK(all_finite(reach.query_grad));
+
+  // Rows that see nothing reach nothing.
+  incoming.output.at(4, 0, 0) = 0;
+  incoming.output.at(10 + 695, 0, 0) = kNotFinite;
+  problem.query.at(10 + 699, 2, 0) = kNotFinite;
+  reach = reference::window_reach(problem, incoming);
+  CHECK(all_finite(reach.key_grad));
+  problem.window.reset();
+  problem.value.at(10, 0, 0) = kNotFinite;
+  CHECK(reference::window_reach(problem).output.empty());
+}
+
+TEST_CASE("a result that a NaN has reached through the window is not judged") {
+  Problem problem = flat_problem({600}, {600}, {1, 1}, 16);
+  randomize(problem, 6);
+  problem.window = 0;
+  problem.value.at(3, 0, 0) = std::numeric_limits<float>::quiet_NaN();
+  const auto judge = [&](std::int64_t row) {
+    const Judge judge(problem);
+    Result16 result = rounded(problem, judge.exact);
+    result.output.at(row, 0, 1) = std::numeric_limits<float>::quiet_NaN();
+    return judge(result);
+  };
+  CHECK(judge(258).reached == 1);
+  CHECK(judge(259).reached == 0);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST_CASE("few items with many keys: their parts are merged by a third launch") 
   CHECK(merge.merge.header == prepare.prepare.header);
   CHECK(merge.merge.split_tiles == prepare.prepare.split_tiles);
   CHECK(merge.merge.partial_output == main.forward.partial_output);
-  CHECK(merge.merge.partial_lse == main.forward.partial_lse);
+  CHECK(merge.merge.partial_states == main.forward.partial_states);
   CHECK(reinterpret_cast<std::uint64_t>(merge.merge.output) == kAddress * 6);
   CHECK(reinterpret_cast<std::uint64_t>(merge.merge.lse) == kAddress * 7);
   CHECK(merge.merge.output_row_stride == 400);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tools/error_norm.h"
+#include "tools/window_reach.h"
 
 namespace jfa::reference {
 namespace {
@@ -22,12 +23,18 @@ class Comparer {
  public:
   Comparer(const Problem& problem, const Solution& exact, const Solution& eager, const HostTensor& output,
            const std::vector<float>& lse)
-      : problem_(problem), exact_(exact), eager_(eager), output_(output), lse_(lse) {}
+      : problem_(problem),
+        exact_(exact),
+        eager_(eager),
+        output_(output),
+        lse_(lse),
+        reach_(window_reach(problem).output) {}
 
   Comparison run() {
     const std::vector<Sequence> all = sequences(problem_);
     for (std::size_t b = 0; b < all.size(); ++b) {
       compare_output(b, all[b]);
+      comparison_.reached += count_reached(all[b]);
       if (!lse_.empty()) compare_lse(b, all[b]);
     }
     comparison_.max_abs = ours_.max_abs;
@@ -40,16 +47,26 @@ class Comparer {
   }
 
  private:
-  template <class Visit>  // visit(output row, head, column, element of a Solution)
+  // Elements that are judged. visit(output row, head, column, element of a Solution)
+  template <class Visit>
   void for_each_element(const Sequence& sequence, const Visit& visit) const {
     for (std::int64_t row = sequence.output_row; row < sequence.output_row + sequence.query_rows; ++row) {
       for (std::int64_t head = 0; head < exact_.heads; ++head) {
         for (std::int64_t column = 0; column < exact_.head_dim; ++column) {
-          visit(row, head, column,
-                static_cast<std::size_t>((row * exact_.heads + head) * exact_.head_dim + column));
+          const auto row_and_head = static_cast<std::size_t>(row * exact_.heads + head);
+          const std::size_t e =
+              row_and_head * static_cast<std::size_t>(exact_.head_dim) + static_cast<std::size_t>(column);
+          if (!is_reached(reach_, row_and_head, output_.at(row, head, column), exact_.output[e]))
+            visit(row, head, column, e);
         }
       }
     }
+  }
+
+  std::int64_t count_reached(const Sequence& sequence) const {
+    std::int64_t judged = 0;
+    for_each_element(sequence, [&](auto, auto, auto, auto) { ++judged; });
+    return sequence.query_rows * exact_.heads * exact_.head_dim - judged;
   }
 
   bool has_key(std::int64_t row, std::int64_t head) const {
@@ -115,6 +132,7 @@ class Comparer {
   const Solution& eager_;
   const HostTensor& output_;
   const std::vector<float>& lse_;
+  const std::vector<bool> reach_;
   Comparison comparison_;
   ErrorNorm ours_;
   ErrorNorm eager_norm_;
@@ -133,11 +151,18 @@ Comparison judge(const Problem& problem, const HostTensor& output, const std::ve
   return compare(problem, solve(problem), solve_eager(problem), output, lse);
 }
 
+std::string describe_reached(std::int64_t elements) {
+  if (elements == 0) return {};
+  return fmt::format("; {} NaN or infinite through the window, not judged", elements);
+}
+
 std::string describe(const Comparison& comparison) {
   std::string text = fmt::format(
-      "max abs error {:.3e} (eager 16-bit {:.3e}), relative L2 {:.3e} (eager 16-bit {:.3e}), LSE {:.3e}: {}",
+      "max abs error {:.3e} (eager 16-bit {:.3e}), relative L2 {:.3e} (eager 16-bit {:.3e}), LSE {:.3e}: "
+      "{}{}",
       comparison.max_abs, comparison.eager_max_abs, comparison.relative_l2, comparison.eager_relative_l2,
-      comparison.lse_max_abs, comparison.within_tolerance ? "within tolerance" : "OUT OF TOLERANCE");
+      comparison.lse_max_abs, comparison.within_tolerance ? "within tolerance" : "OUT OF TOLERANCE",
+      describe_reached(comparison.reached));
   if (!comparison.worst.empty()) text += "\n" + comparison.worst;
   return text;
 }

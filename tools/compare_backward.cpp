@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tools/compare.h"
 #include "tools/error_norm.h"
 
 namespace jfa::reference {
@@ -27,16 +28,23 @@ std::vector<Region> regions_of(const std::vector<std::int64_t>& offsets, std::in
 
 class GradientComparer {
  public:
-  GradientComparer(const Gradient& exact, const Gradient& eager, const HostTensor& gradient)
-      : exact_(exact), eager_(eager), gradient_(gradient) {}
+  GradientComparer(const Gradient& exact, const Gradient& eager, const HostTensor& gradient,
+                   const std::vector<bool>& reach)
+      : exact_(exact), eager_(eager), gradient_(gradient), reach_(reach) {}
 
   GradientComparison run(const std::vector<Region>& regions) {
     for (const Region& region : regions) compare(region);
-    return {ours_.max_abs, ratio(ours_.squares, reference_squares_), eager_norm_.max_abs,
-            ratio(eager_norm_.squares, reference_squares_), worst_.text()};
+    return {ours_.max_abs,       ratio(ours_.squares, reference_squares_),
+            eager_norm_.max_abs, ratio(eager_norm_.squares, reference_squares_),
+            worst_.text(),       reached_};
   }
 
  private:
+  bool reached(std::size_t e) const {
+    return is_reached(reach_, e / static_cast<std::size_t>(gradient_.head_dim), gradient_.values[e],
+                      exact_.values[e]);
+  }
+
   void compare(const Region& region) {
     const std::size_t begin = gradient_.index(region.begin, 0, 0);
     const std::size_t end = gradient_.index(region.end, 0, 0);
@@ -45,6 +53,10 @@ class GradientComparer {
     double rounding_squares = 0;
     double reference_squares = 0;
     for (std::size_t e = begin; e < end; ++e) {
+      if (reached(e)) {
+        ++reached_;
+        continue;
+      }
       ours.add(distance(gradient_.values[e], exact_.values[e]));
       eager.add(distance(eager_.values[e], exact_.values[e]));
       reference_squares += square(exact_.values[e]);
@@ -54,6 +66,7 @@ class GradientComparer {
     // An eager computation that overflowed allows nothing.
     const double twice_eager = std::isfinite(eager.max_abs) ? 2 * eager.max_abs : 0;
     for (std::size_t e = begin; e < end; ++e) {
+      if (reached(e)) continue;
       const bool exactly_zero = exact_.values[e] == 0 && exact_.rounding[e] == 0;
       const double allowed =
           allowed_distance(exact_.values[e], exactly_zero ? 0 : std::max(twice_eager, exact_.rounding[e]));
@@ -81,6 +94,8 @@ class GradientComparer {
   const Gradient& exact_;
   const Gradient& eager_;
   const HostTensor& gradient_;
+  const std::vector<bool>& reach_;
+  std::int64_t reached_ = 0;
   ErrorNorm ours_;
   ErrorNorm eager_norm_;
   double reference_squares_ = 0;
@@ -89,9 +104,10 @@ class GradientComparer {
 
 std::string describe(const char* name, const GradientComparison& comparison) {
   std::string text = fmt::format(
-      "{} max abs error {:.3e} (eager 16-bit {:.3e}), relative L2 {:.3e} (eager 16-bit {:.3e}): {}", name,
+      "{} max abs error {:.3e} (eager 16-bit {:.3e}), relative L2 {:.3e} (eager 16-bit {:.3e}): {}{}", name,
       comparison.max_abs, comparison.eager_max_abs, comparison.relative_l2, comparison.eager_relative_l2,
-      comparison.worst.empty() ? "within tolerance" : "OUT OF TOLERANCE");
+      comparison.worst.empty() ? "within tolerance" : "OUT OF TOLERANCE",
+      describe_reached(comparison.reached));
   if (!comparison.worst.empty()) text += "\n" + comparison.worst;
   return text;
 }
@@ -99,20 +115,21 @@ std::string describe(const char* name, const GradientComparison& comparison) {
 }  // namespace
 
 BackwardComparison compare(const Problem& problem, const BackwardSolution& exact,
-                           const BackwardSolution& eager, const HostGradients& gradients) {
+                           const BackwardSolution& eager, const HostGradients& gradients,
+                           const WindowReach& reach) {
   const std::vector<Region> queries = problem.broadcast_q
                                           ? std::vector<Region>{{"the shared query", 0, problem.query.rows}}
                                           : regions_of(problem.query_offset, problem.query.rows);
   const std::vector<Region> keys = regions_of(problem.key_offset, problem.key.rows);
-  return {GradientComparer(exact.query, eager.query, gradients.query).run(queries),
-          GradientComparer(exact.key, eager.key, gradients.key).run(keys),
-          GradientComparer(exact.value, eager.value, gradients.value).run(keys)};
+  return {GradientComparer(exact.query, eager.query, gradients.query, reach.query_grad).run(queries),
+          GradientComparer(exact.key, eager.key, gradients.key, reach.key_grad).run(keys),
+          GradientComparer(exact.value, eager.value, gradients.value, reach.key_grad).run(keys)};
 }
 
 BackwardComparison judge(const Problem& problem, const OutputGradients& incoming,
                          const HostGradients& gradients) {
   return compare(problem, solve_backward(problem, incoming), solve_backward_eager(problem, incoming),
-                 gradients);
+                 gradients, window_reach(problem, incoming));
 }
 
 std::string describe(const BackwardComparison& comparison) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tools/reference_backward.h"
+#include "tools/window_reach.h"
 
 namespace jfa::reference {
 
@@ -15,7 +16,8 @@ struct GradientComparison {
   double relative_l2 = 0;
   double eager_max_abs = 0;
   double eager_relative_l2 = 0;
-  std::string worst;  ///< the element furthest beyond its tolerance, in words; empty within tolerance
+  std::string worst;         ///< the element furthest beyond its tolerance, in words; empty within tolerance
+  std::int64_t reached = 0;  ///< as Comparison::reached
 };
 
 struct BackwardComparison {
@@ -33,8 +35,10 @@ struct HostGradients {
   HostTensor value;
 };
 
+/// reach: elements that may be NaN or infinite; none unless given.
 BackwardComparison compare(const Problem& problem, const BackwardSolution& exact,
-                           const BackwardSolution& eager, const HostGradients& gradients);
+                           const BackwardSolution& eager, const HostGradients& gradients,
+                           const WindowReach& reach = {});
 
 /// solve_backward(), solve_backward_eager() and compare() in one.
 BackwardComparison judge(const Problem& problem, const OutputGradients& incoming,

@@ -51,6 +51,9 @@ struct Offsets {
 
 /// One attention, as the user has it. Nothing here is read on the host beyond these fields: lengths live in
 /// the offsets on the device, so a captured graph may be replayed with other lengths.
+/// A query row that sees no key and a key that no query sees take no part, whatever they hold. NaN or Inf in
+/// a row that does may, through a window, reach results of its sequence and heads that do not see it, less
+/// than window + 256 rows away. scale * query . key must be below 2^127 in magnitude.
 struct AttentionCall {
   Tensor query;          ///< [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D]
   Tensor key;            ///< [total_kv, Hkv, D]; Hq must be a multiple of Hkv
@@ -158,6 +161,8 @@ struct OutputGradient {
 };
 
 /// Enqueues the gradients of the attention of `call` on `stream`; the same bits on every run.
+/// Probabilities are made of the LSE. Beside roundings to 16 bits, their relative error is at most e^x - 1
+/// with x = 5 * 2^-24 * max(|score|, |LSE|); beyond |LSE| = 1.2e7 all that holds is that none passes 1.
 /// output, lse: what forward() gave for the same call. lse: fp32 [Hq, output rows].
 /// output_grad: [output rows, Hq, D]. lse_grad: fp32 [Hq, output rows], or 0 if the LSE has no gradient.
 /// query_grad, key_grad, value_grad: like query, key and value, overlapping nothing (views into one buffer

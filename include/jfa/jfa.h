@@ -116,7 +116,9 @@ typedef struct jfa_offsets {
   int32_t reserved; /* 0 */
 } jfa_offsets;
 
-/* One attention. */
+/* One attention. A query row that sees no key and a key that no query sees take no part, whatever they hold.
+ * NaN or Inf in a row that does may, through a window, reach results of its sequence and heads that do not
+ * see it, less than window + 256 rows away. scale * query . key must be below 2^127 in magnitude. */
 typedef struct jfa_call {
   uint64_t struct_bytes;    /* sizeof(jfa_call) */
   jfa_tensor query;         /* [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D] */
@@ -215,7 +217,9 @@ jfa_error jfa_forward(jfa_device* device, const jfa_call* call, const jfa_tensor
 /* Bytes of workspace that jfa_forward() needs. */
 jfa_error jfa_workspace_bytes(const jfa_call* call, uint64_t* bytes);
 
-/* Enqueues the gradients of the attention on `stream`; the same bits on every run.
+/* Enqueues the gradients of the attention on `stream`; the same bits on every run. Probabilities are made of
+ * the LSE: their relative error, beside roundings to 16 bits, is at most e^x - 1 with
+ * x = 5 * 2^-24 * max(|score|, |LSE|), and beyond |LSE| = 1.2e7 all that holds is that none passes 1.
  * output, lse: what jfa_forward() gave for the same call. output_grad: [output rows, Hq, D].
  * lse_grad: address of fp32 [Hq, output rows], or 0 if the LSE has no gradient.
  * query_grad, key_grad, value_grad: like query, key and value; every row is written. With broadcast_q,

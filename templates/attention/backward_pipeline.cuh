@@ -82,15 +82,29 @@ __device__ inline void drain(u64* empty, Ring<kStages> ring) {
   for (int i = 0; i < kStages; ++i, ring.advance()) ring.wait_empty(empty);
 }
 
+// As loaded_rows() of a query tile.
+__device__ inline i32 loaded_keys(const KeyTile& tile) {
+  return live_rows(tile.key_position, tile.rows, tile.query_position, tile.query_count);
+}
+
 // What a key-side product needs of a query.
 struct QueryStats {
   float lse_log2, delta;
 };
 
-// A row that takes no part in any gradient has an LSE that makes its probabilities 0.
+// Largest relative error of an LSE in units of log2: five roundings, from the scores it was made of to here.
+constexpr float kLseError = 5.0f / (1 << 24);
+// From here on that is more than a few factors of 2 in a probability.
+constexpr float kVagueLse = 1 << 24;
+
+// LSE in units of log2. A row that takes no part in any gradient has one that makes its probabilities 0. One
+// that is vague is taken for as large as it may be, so that no probability passes 1, nor a gradient all
+// bounds.
 __device__ inline float lse_log2_of(const float* lse, bool valid) {
   const float value = valid ? *lse : kMinusInfinity;
-  return value == kMinusInfinity ? -kMinusInfinity : value * kLog2E;
+  const float log2 = value * kLog2E;
+  const float upper = fmaf(fabsf(log2), fabsf(log2) < kVagueLse ? 0.0f : kLseError, log2);
+  return value == kMinusInfinity ? -kMinusInfinity : upper;
 }
 
 }  // namespace jfa::kernel

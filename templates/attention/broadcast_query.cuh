@@ -87,6 +87,18 @@ __device__ inline bool tile_is_seen(const KeyRun& run, i32 first, i32 query_rows
   return seen.end > seen.begin;
 }
 
+// Loaded rows, as loaded_rows() of a tile: of the query, of a run's output gradient, of the keys of its tile
+// at `first`. A query that sees a key of any sequence is there for all of them.
+__device__ inline i32 loaded_queries(const BroadcastArguments& arguments) {
+  return live_rows(0, arguments.query_rows, 0, arguments.header->longest_key_rows);
+}
+__device__ inline i32 loaded_output_grads(const KeyRun& run, i32 query_rows) {
+  return live_rows(0, query_rows, run.key_position, run.rows);
+}
+__device__ inline i32 loaded_keys(const KeyRun& run, i32 first, i32 query_rows) {
+  return live_rows(run.key_position + first, run.rows - first, 0, query_rows);
+}
+
 __device__ inline bool has_output_grad(const KeyRun& run) { return run.rows > 0 && run.output_row >= 0; }
 
 // No load reaches the rows below the slots, but products read them.
@@ -108,17 +120,17 @@ __device__ inline void clear_spare_rows(const Shared<Control>& shared, i32 slot_
   fence_proxy_async_shared();
 }
 
-// Slots of one tile, from the row `first` of every head of the group. The map's boxes have slot_rows rows.
+// Slots of one tile, `rows` rows from the row `first` on of every head of the group. The map's boxes have
+// slot_rows rows.
 template <int kRows>
-__device__ inline void load_slots(u32 tile, const TensorMap* map, int key_head, int first,
+__device__ inline void load_slots(u32 tile, const TensorMap* map, int key_head, int first, int rows,
                                   const BroadcastArguments& arguments, u64* full) {
   mbarrier_arrive_expect_tx(full, config::kGroups * arguments.slot_rows * config::kPaddedDim * kElementBytes);
   for (int box = 0; box < config::kBoxes; ++box) {
     for (int g = 0; g < config::kGroups; ++g) {
       cp_async_bulk_tensor_load(
           tile + box * box_bytes(kRows) + box_bytes(g * arguments.slot_rows), map,
-          ragged_box(box * config::kBoxDim, key_head * config::kGroups + g, first, arguments.query_rows),
-          full);
+          ragged_box(box * config::kBoxDim, key_head * config::kGroups + g, first, rows), full);
     }
   }
 }
@@ -138,13 +150,15 @@ __device__ inline void load(const Shared<Control>& shared, const BroadcastArgume
     const KeyRun& run = item.tile;
     if (run.first) {
       queries.wait_empty(pipeline.query_empty);
-      load_slots<kRows>(shared.query, query, item.head, 0, arguments, &pipeline.query_full[0]);
+      load_slots<kRows>(shared.query, query, item.head, 0, loaded_queries(arguments), arguments,
+                        &pipeline.query_full[0]);
       queries.advance();
     }
     if (has_output_grad(run)) {
       output_grads.wait_empty(pipeline.output_grad_empty);
       load_slots<kRows>(shared.template output_grad_tile<kRows>(output_grads.slot), output_grad, item.head,
-                        run.output_row, arguments, &pipeline.output_grad_full[output_grads.slot]);
+                        run.output_row, loaded_output_grads(run, arguments.query_rows), arguments,
+                        &pipeline.output_grad_full[output_grads.slot]);
       output_grads.advance();
     }
     for (int first = 0; first < run.rows; first += kTileRows) {
@@ -153,7 +167,7 @@ __device__ inline void load(const Shared<Control>& shared, const BroadcastArgume
       if (tile_is_seen(run, first, arguments.query_rows)) {
         load_pair<kTileRows>(shared.pair_tile(pairs.slot, 0),
                              {{key, value}, {run.key_row + first, run.key_row + first}}, item.head,
-                             run.rows - first, full);
+                             loaded_keys(run, first, arguments.query_rows), full);
       } else {
         mbarrier_arrive(full);
       }
@@ -177,13 +191,14 @@ __device__ inline void load_stats(const Shared<Control>& shared, const Broadcast
     if (item.head < 0) break;
     const KeyRun& run = item.tile;
     if (!has_output_grad(run)) continue;
+    const i32 queries = loaded_output_grads(run, arguments.query_rows);
     QueryStats stats[kRows / 32];
 #pragma unroll
     for (int i = 0; i < kRows / 32; ++i) {
       const int row = lane + 32 * i;
       const int slot = row / arguments.slot_rows;
       const int query = row % arguments.slot_rows;
-      const bool valid = slot < config::kGroups && query < arguments.query_rows;
+      const bool valid = slot < config::kGroups && query < queries;
       const i64 place = static_cast<i64>(item.head * config::kGroups + slot) * arguments.output_rows +
                         run.output_row + query;
       stats[i] = {lse_log2_of(arguments.lse + place, valid), valid ? arguments.delta[place] : 0.0f};

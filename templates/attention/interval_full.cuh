@@ -14,4 +14,9 @@ __device__ inline Interval tile_interval(i32 /*position*/, i32 /*rows*/, i32 oth
 // there.
 __device__ inline Interval visible(i32 /*offset*/, i32 count) { return {0, count}; }
 
+// Rows of a tile up to the last that sees any of `count` rows of the other side. 0 if none does.
+__device__ inline i32 live_rows(i32 /*position*/, i32 rows, i32 /*other_position*/, i32 count) {
+  return count > 0 ? rows : 0;
+}
+
 }  // namespace jfa::kernel

@@ -20,4 +20,11 @@ __device__ inline Interval visible(i32 offset, i32 count) {
   return {max(offset - config::kWindow, 0), min(offset + config::kWindow + 1, count)};
 }
 
+// Rows of a tile up to the last that sees any of `count` rows of the other side, the first of which is at
+// `other_position`. 0 if none does.
+__device__ inline i32 live_rows(i32 position, i32 rows, i32 other_position, i32 count) {
+  const Interval seen = tile_interval(other_position, count, position + rows);
+  return count > 0 && seen.begin < seen.end ? max(seen.end - position, 0) : 0;
+}
+
 }  // namespace jfa::kernel

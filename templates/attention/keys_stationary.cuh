@@ -15,7 +15,7 @@ __device__ inline void load(const BackwardShared<Control>& shared, const TensorM
     const KeyTile& tile = item.tile;
     stationary.wait_empty(pipeline.stationary_empty);
     load_pair<kTileRows>(shared.stationary_tile(stationary.slot, 0),
-                         {{key, value}, {tile.key_row, tile.key_row}}, item.head, tile.rows,
+                         {{key, value}, {tile.key_row, tile.key_row}}, item.head, loaded_keys(tile),
                          &pipeline.stationary_full[stationary.slot]);
     stationary.advance();
     for (int g = 0; g < config::kGroups; ++g) {

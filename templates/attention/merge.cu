@@ -1,5 +1,6 @@
 // The merge entry: rows whose keys were cut into parts are the average of the parts' rows, weighted by
-// exp(LSE). Parts are summed in their order, so the result does not depend on who finished first.
+// their sums of exp(score). Parts are summed in their order, so the result does not depend on who finished
+// first.
 extern "C" __global__ void __launch_bounds__(256, 4)
     jfa_merge(const __grid_constant__ jfa::kernel::MergeArguments a) {
   using namespace jfa::kernel;
@@ -18,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     // A lane for every part, 32 at a time.
     float maximum = kMinusInfinity;
     for (i32 p = lane; p < tile.parts; p += 32)
-      maximum = fmaxf(maximum, a.partial_lse[first + p * part_rows]);
+      maximum = fmaxf(maximum, a.partial_states[first + p * part_rows].reference);
     for (i32 distance = 16; distance > 0; distance /= 2)
       maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffff, maximum, distance));
     const float reference = maximum == kMinusInfinity ? 0.0f : maximum;
@@ -28,8 +29,10 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     for (i32 begin = 0; begin < tile.parts; begin += 32) {
       const i32 count = min(32, tile.parts - begin);
       float weight = 0.0f;
-      if (lane < count)
-        weight = ex2_approx((a.partial_lse[first + (begin + lane) * part_rows] - reference) * kLog2E);
+      if (lane < count) {
+        const PartialState state = a.partial_states[first + (begin + lane) * part_rows];
+        weight = state.sum * ex2_approx(state.reference - reference);
+      }
       sum += weight;
 #pragma unroll 4
       for (i32 p = 0; p < count; ++p) {
@@ -54,8 +57,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
       output[1] = cvt_rn_x2(values[2] * inverse_sum, values[3] * inverse_sum);
     }
     if (a.lse != nullptr && lane == 0) {
-      a.lse[static_cast<i64>(head) * a.output_rows + tile.output_row + row] =
-          sum == 0.0f ? kMinusInfinity : maximum + lg2_approx(sum) * kLn2;
+      a.lse[static_cast<i64>(head) * a.output_rows + tile.output_row + row] = log_sum_exp({maximum, sum});
     }
   }
 }

@@ -26,6 +26,11 @@ struct alignas(16) QueryTile {
   i32 part;            // negative: the whole result; else the partial result of these keys only
 };
 
+// The softmax of a part of a row's keys, in units of log2: the sum of 2^(score - reference).
+struct alignas(8) PartialState {
+  float reference, sum;
+};
+
 // A query tile whose keys were cut into parts, for the merge entry.
 struct alignas(16) SplitTile {
   i32 output_row;
@@ -49,7 +54,8 @@ struct WorkspaceHeader {
                            // tiles
   i32 short_tile_count;    // backward: tiles of the entry for short sequences
   u32 next_short_item;     // backward: queue of its (tile, key head) items
-  u32 reserved[18];
+  i32 longest_key_rows;    // backward of a shared query in one pass: of all sequences
+  u32 reserved[17];
 };
 static_assert(sizeof(WorkspaceHeader) == 128);
 
@@ -89,10 +95,10 @@ struct PrepareArguments {
 struct ForwardArguments {
   WorkspaceHeader* header;
   const QueryTile* tiles;
-  float* lse;             // [query_heads, output_rows] or null
-  float* partial_output;  // [part, query_heads, tile rows, padded_dim]
-  float* partial_lse;     // [part, query_heads, tile rows]
-  float scale_log2;       // scale * log2(e)
+  float* lse;                    // [query_heads, output_rows] or null
+  float* partial_output;         // [part, query_heads, tile rows, padded_dim]
+  PartialState* partial_states;  // [part, query_heads, tile rows]
+  float scale_log2;              // scale * log2(e)
   i32 query_heads;
   i32 output_rows;
   i32 reserved;
@@ -102,7 +108,7 @@ struct MergeArguments {
   const WorkspaceHeader* header;
   const SplitTile* split_tiles;
   const float* partial_output;
-  const float* partial_lse;
+  const PartialState* partial_states;
   void* output;            // [output_rows, query_heads, head_dim], 16-bit elements
   i64 output_row_stride;   // in elements
   i64 output_head_stride;  // in elements

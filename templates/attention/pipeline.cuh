@@ -73,7 +73,7 @@ __device__ inline void load(const Shared<Control>& shared, Pipeline& pipeline, c
     u64* query_full = &pipeline.query_full[queries.slot];
     mbarrier_arrive_expect_tx(query_full, kTileBytes);
     load_tile<kTileRows, kTileRows>(shared.query_tile(queries.slot), query, item.head, tile.query_row,
-                                    tile.rows, query_full);
+                                    loaded_rows(tile), query_full);
     queries.advance();
     const int key_head = item.head / config::kGroups;
     for (int first = 0; first < tile.key_count; first += kTileRows) {

@@ -40,6 +40,8 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   const PrepareArguments& a = arguments.common;
   __shared__ u64 first_bad;
   __shared__ u64 warp_sums[32];
+  __shared__ i32 longest_key_rows;
+  if (threadIdx.x == 0) longest_key_rows = 0;
   if (!offsets_are_good(a, &first_bad)) return;
 
   const i32 sequences = a.batch + 2;
@@ -48,7 +50,13 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   const i32 begin = min(static_cast<i32>(threadIdx.x) * each, sequences);
   const i32 end = min(begin + each, sequences);
   u64 taken = 0;
-  for (i32 b = begin; b < end; ++b) taken += places_taken(key_sequence(a, b).key_rows);
+  i32 longest = 0;
+  for (i32 b = begin; b < end; ++b) {
+    const Sequence s = key_sequence(a, b);
+    taken += places_taken(s.key_rows);
+    if (b < a.batch) longest = max(longest, s.key_rows);
+  }
+  if (longest > 0) atomicMax(&longest_key_rows, longest);
   u64 place = exclusive_scan(taken, warp_sums);
   for (i32 b = begin; b < end; ++b) {
     const Sequence s = key_sequence(a, b);
@@ -59,5 +67,6 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   if (threadIdx.x == threads - 1) {
     a.header->key_sequence_count = static_cast<i32>(place >> 32);
     a.header->key_tile_count = static_cast<i32>(place);
+    a.header->longest_key_rows = longest_key_rows;
   }
 }

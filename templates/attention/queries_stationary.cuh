@@ -25,8 +25,8 @@ __device__ inline void load(const BackwardShared<Control>& shared, const Backwar
       if (skipped(run, tile)) continue;
       stationary.wait_empty(pipeline.stationary_empty);
       load_pair<kTileRows>(shared.stationary_tile(stationary.slot, 0),
-                           {{query, output_grad}, {tile.query_row, tile.output_row}}, item.head, tile.rows,
-                           &pipeline.stationary_full[stationary.slot]);
+                           {{query, output_grad}, {tile.query_row, tile.output_row}}, item.head,
+                           loaded_rows(tile), &pipeline.stationary_full[stationary.slot]);
       stationary.advance();
       for (int first = 0; first < tile.key_count; first += kStreamedRows) {
         streamed.wait_empty(pipeline.streamed_empty);

@@ -83,6 +83,11 @@ __device__ inline bool sees_keys(const KeyTile& tile, i32 first) {
   return seen.end > seen.begin;
 }
 
+// As loaded_keys() of the queries, all of which stream past.
+__device__ inline i32 loaded_queries(const KeyTile& tile) {
+  return live_rows(tile.query_position, tile.query_count, tile.key_position, tile.rows);
+}
+
 template <class Control>
 __device__ inline void load(const Shared<Control>& shared, const TensorMap* query, const TensorMap* key,
                             const TensorMap* value, const TensorMap* output, const TensorMap* output_grad) {
@@ -99,12 +104,13 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
     u64* stationary_full = &pipeline.stationary_full[stationary.slot];
     if (tile.query_count > 0 && tile.rows > 0) {
       load_pair<kTileRows>(shared.stationary_tile(stationary.slot, 0),
-                           {{key, value}, {tile.key_row, tile.key_row}}, item.head, tile.rows,
+                           {{key, value}, {tile.key_row, tile.key_row}}, item.head, loaded_keys(tile),
                            stationary_full);
     } else {
       mbarrier_arrive(stationary_full);
     }
     stationary.advance();
+    const i32 queries = loaded_queries(tile);
     for (int g = 0; g < config::kGroups; ++g) {
       const int head = item.head * config::kGroups + g;
       for (int first = 0; first < tile.query_count; first += kStreamedRows, streamed.advance()) {
@@ -116,11 +122,11 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
         }
         load_pair<kStreamedRows>(shared.streamed_tile(streamed.slot, 0),
                                  {{query, output_grad}, {tile.query_row + first, tile.output_row + first}},
-                                 head, tile.query_count - first, streamed_full);
+                                 head, queries - first, streamed_full);
         outputs.wait_empty(pipeline.output_empty);
         mbarrier_arrive_expect_tx(&pipeline.output_full[0], kOutputBytes);
         load_tile<kStreamedRows, kStreamedRows>(shared.output, output, head, tile.output_row + first,
-                                                tile.query_count - first, &pipeline.output_full[0]);
+                                                queries - first, &pipeline.output_full[0]);
         outputs.advance();
       }
     }
@@ -139,6 +145,7 @@ __device__ inline void load_stats(const Shared<Control>& shared, const ShortArgu
     const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const KeyTile& tile = item.tile;
+    const i32 queries = loaded_queries(tile);
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
       const i64 row =
@@ -149,7 +156,7 @@ __device__ inline void load_stats(const Shared<Control>& shared, const ShortArgu
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             const int query = first + lane + 32 * i;
-            const bool valid = query < tile.query_count;
+            const bool valid = query < queries;
             stats[i] = {lse_log2_of(arguments.lse + row + query, valid),
                         valid && arguments.lse_grad != nullptr ? -arguments.lse_grad[row + query] : 0.0f};
           }

@@ -16,8 +16,10 @@ constexpr float kSlack = 8.0f;
 
 // Takes the maximum of the next scores; returns the factor for what was accumulated so far.
 __device__ inline float update_reference(RowState& row, float maximum) {
-  if (!(maximum > row.reference + kSlack)) return 1.0f;
-  const float factor = ex2_approx(row.reference - maximum);  // 0 from -inf
+  // Not their sum, which for large scores is rounded by more than the slack. NaN if nothing was seen yet.
+  const float growth = maximum - row.reference;
+  if (!(growth > kSlack)) return 1.0f;
+  const float factor = ex2_approx(-growth);  // 0 from -inf
   row.reference = maximum;
   row.sum *= factor;
   return factor;

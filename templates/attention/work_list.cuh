@@ -68,6 +68,12 @@ __device__ inline void for_each_sequence(const PrepareArguments& a, Visit visit)
   for (i32 b = threadIdx.x; b < a.batch; b += blockDim.x) visit(load_sequence(a, b));
 }
 
+// The rows of a tile that are loaded. A row that sees nothing takes no part whatever it holds, so it must not
+// meet the others in a product: there 0 * NaN would be NaN.
+__device__ inline i32 loaded_rows(const QueryTile& tile) {
+  return live_rows(tile.query_position, tile.rows, tile.key_position, tile.key_count);
+}
+
 // Calls visit(tile) for every query tile of a sequence.
 template <class Visit>
 __device__ inline void for_each_tile(const Sequence& s, Visit visit) {

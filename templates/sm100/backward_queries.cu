@@ -42,7 +42,7 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
       tile = arguments.query_tiles[run.first_tile + i * run.tile_step];
       if (skipped(run, tile)) continue;
       empty = empty && tile.key_count == 0;
-      const bool valid = row < tile.rows;
+      const bool valid = row < loaded_rows(tile);
       const i64 place = static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + row;
       const float lse_log2 = lse_log2_of(arguments.lse + place, valid);
       const float delta = valid ? arguments.delta[place] : 0.0f;

@@ -215,7 +215,7 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
       const i64 partial = partial_row(tile.part, arguments.query_heads, item.head, row);
       store_row(arguments.partial_output + partial * config::kPaddedDim, output_memory, inverse_sum, false,
                 row < tile.rows);
-      if (row < tile.rows) arguments.partial_lse[partial] = log_sum_exp(state);
+      if (row < tile.rows) arguments.partial_states[partial] = partial_state(state);
       continue;
     }
     if (leader) cp_async_bulk_wait_group_read();

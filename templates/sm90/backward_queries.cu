@@ -22,7 +22,7 @@ __device__ inline void attend(const BackwardShared<Control>& shared, const Query
   Seen seen;
   for (int r = 0; r < 2; ++r) {
     const int row = first_row + 8 * r;
-    const bool valid = row < tile.rows;
+    const bool valid = row < loaded_rows(tile);
     const i64 place = static_cast<i64>(head) * arguments.output_rows + tile.output_row + row;
     lse_log2[r] = lse_log2_of(arguments.lse + place, valid);
     delta[r] = valid ? arguments.delta[place] : 0.0f;

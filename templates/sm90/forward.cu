@@ -208,27 +208,30 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
     const int first_row = consumer * kConsumerRows;
     float inverse_sum[2];
     for (int r = 0; r < 2; ++r) inverse_sum[r] = rows[r].sum == 0.0f ? 0.0f : 1.0f / rows[r].sum;
-    float* lse = arguments.lse;
+    const int row = fragment_first_row();
     if (tile.part >= 0) {
       const i64 partial = partial_row(tile.part, arguments.query_heads, item.head, first_row);
       store_fragment(arguments.partial_output + partial * config::kPaddedDim, output, inverse_sum,
                      valid_rows);
-      lse = arguments.partial_lse + partial;
-    } else {
-      bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-      stage_fragment<kConsumerRows>(staging, output, inverse_sum);
-      fence_proxy_async_shared();
-      bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-      if (leader) {
-        store_tile<kConsumerRows, kConsumerRows>(output_map, item.head, tile.output_row + first_row,
-                                                 valid_rows, staging);
-        cp_async_bulk_commit_group();
+      if (thread % 4 == 0) {
+        for (int r = 0; r < 2; ++r)
+          if (row + 8 * r < valid_rows)
+            arguments.partial_states[partial + row + 8 * r] = partial_state(rows[r]);
       }
-      if (lse != nullptr)
-        lse += static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + first_row;
+      continue;
     }
-    if (lse != nullptr && thread % 4 == 0) {
-      const int row = fragment_first_row();
+    bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+    stage_fragment<kConsumerRows>(staging, output, inverse_sum);
+    fence_proxy_async_shared();
+    bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
+    if (leader) {
+      store_tile<kConsumerRows, kConsumerRows>(output_map, item.head, tile.output_row + first_row, valid_rows,
+                                               staging);
+      cp_async_bulk_commit_group();
+    }
+    if (arguments.lse != nullptr && thread % 4 == 0) {
+      float* lse =
+          arguments.lse + static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + first_row;
       for (int r = 0; r < 2; ++r)
         if (row + 8 * r < valid_rows) lse[row + 8 * r] = log_sum_exp(rows[r]);
     }

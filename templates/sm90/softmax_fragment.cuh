@@ -1,6 +1,11 @@
 // Online softmax of a 64 x 128 accumulator fragment: each thread holds two rows, a quad of lanes shares them.
 namespace jfa::kernel {
 
+// Up to this reference a product with the scale may stay unrounded inside the exponent. Its distance from the
+// rounded one, here at most 1/32, is a common factor of a row's probabilities, and cancels; beyond, it would
+// leave the range of the 16-bit operand.
+constexpr float kFusedReference = 1 << 20;
+
 // Scores become ex2(score - reference), unnormalised; `factor` is for what the rows accumulated before. Sums
 // are of this thread's columns only. keys: what each row sees, counted from the tile's first column.
 __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&keys)[2], float scale_log2,
@@ -31,6 +36,12 @@ __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&ke
   for (int r = 0; r < 2; ++r) {
     factor[r] = update_reference(rows[r], quad_maximum(maximum[r]) * scale);
     reference[r] = subtrahend(rows[r]);
+  }
+  const bool large = fmaxf(fabsf(reference[0]), fabsf(reference[1])) > kFusedReference;
+  if (__any_sync(0xffffffff, large)) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) scores[i] *= scale;
+    scale = 1.0f;
   }
 #pragma unroll
   for (int i = 0; i < 64; ++i) {
