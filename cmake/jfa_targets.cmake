@@ -34,7 +34,11 @@ endfunction()
 function(jfa_install)
   include(CMakePackageConfigHelpers)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/jfa)
-  install(TARGETS jfa_library jfa_runtime jfa_simulator jfa_cache jfa_generator jfa_options jfa_cuda_headers
+  set(libraries jfa_library jfa_runtime jfa_cache jfa_generator jfa_options jfa_cuda_headers)
+  if(TARGET jfa_simulator)
+    list(APPEND libraries jfa_simulator)
+  endif()
+  install(TARGETS ${libraries}
           EXPORT jfaTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   if(TARGET jfa_shared)

@@ -36,6 +36,7 @@ Result<DeviceSource> cuda_source(std::string_view name) {
   return DeviceSource{fmt::format("cuda:{}", ordinal), *driver, ordinal, ImageKind::kCubin, {}};
 }
 
+#ifdef JFA_HAS_SIMULATOR
 Result<DeviceSource> simulated_source(std::string_view name) {
   std::string error;
   const DriverTable* driver = simulator::open_simulated_driver(std::string(name), &error);
@@ -44,6 +45,12 @@ Result<DeviceSource> simulated_source(std::string_view name) {
   return DeviceSource{std::string(name), driver, 0, ImageKind::kPtx,
                       [driver] { return simulator::last_report(driver); }};
 }
+#else
+Result<DeviceSource> simulated_source(std::string_view name) {
+  return Status::unsupported(fmt::format(
+      "device '{}': this library was built without its simulator (JFA_BUILD_SIMULATOR=OFF)", name));
+}
+#endif
 
 Result<DeviceSource> source_of(std::string_view name) {
   if (name.starts_with(kCudaPrefix)) return cuda_source(name);

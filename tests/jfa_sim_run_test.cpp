@@ -186,8 +186,7 @@ TEST_CASE("what is asked for wrongly is refused in words that name it") {
   refused(with("u32:4294967296"), {"argument 3", "'4294967296' is no u32"});
   refused(with("float:5"), {"argument 3", "'float' is no kind of argument"});
   refused(axpy.run({"f32:one", in, out, "u32:5"}), {"argument 0", "'one' is no f32"});
-  refused(axpy.run({"f32:1", "in:nowhere.npy", out, "u32:5"}),
-          {"argument 1", "nowhere.npy", "No such file"});
+  refused(axpy.run({"f32:1", "in:nowhere.npy", out, "u32:5"}), {"argument 1", "nowhere.npy", "No such file"});
   refused(axpy.run({"f32:1", in + "=z.npy", out, "u32:5"}), {"argument 1", "an input has no result"});
   refused(axpy.run({"f32:1", "buffer:b", out, "u32:5"}), {"argument 1", "no buffer 'b'"});
   refused(axpy.run({"f32:1", in, "out:F33[2]", "u32:5"}), {"argument 2", "'F33[2]'"});

@@ -16,7 +16,8 @@ inline constexpr const char* kArgumentHelp =
     "one for each parameter, in order: i8 i16 i32 i64 u8 u16 u32 u64 f32 f64, as in i32:5; "
     "a buffer's address, as in:FILE, inout:FILE[=RESULT], out:ARRAY[=RESULT] (poisoned before), zero:ARRAY, "
     "buffer:NAME[+BYTES]; a tensor map, map:FILE.json#NAME; a struct of such fields, struct:FIELD;FIELD. "
-    "FILE: x.npy or x.safetensors#TENSOR; ARRAY: a number of bytes or F32[128,64]; RESULT: x.npy, or - for stdout";
+    "FILE: x.npy or x.safetensors#TENSOR; ARRAY: a number of bytes or F32[128,64]; RESULT: x.npy, or - for "
+    "stdout";
 
 struct LaunchDescription {
   std::string entry;
