@@ -31,17 +31,26 @@ __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&ke
   float maximum[2] = {kMinusInfinity, kMinusInfinity};
 #pragma unroll
   for (int i = 0; i < 64; ++i) maximum[fragment_row(i)] = fmaxf(maximum[fragment_row(i)], scores[i]);
-  float reference[2];
+  // The vote is by each lane's own columns, so that it runs beside the quads' shuffles: a reference that has
+  // grown large did so in some lane. One from an earlier tile that no score here comes near leaves zeros.
+  bool large = false;
+  float row_maximum[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    factor[r] = update_reference(rows[r], quad_maximum(maximum[r]) * scale);
-    reference[r] = subtrahend(rows[r]);
+    const float product = maximum[r] * scale;
+    row_maximum[r] = quad_maximum(product);
+    large |= fabsf(product) > kFusedReference && product != kMinusInfinity;
   }
-  const bool large = fmaxf(fabsf(reference[0]), fabsf(reference[1])) > kFusedReference;
   if (__any_sync(0xffffffff, large)) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) scores[i] *= scale;
     scale = 1.0f;
+  }
+  float reference[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    factor[r] = update_reference(rows[r], row_maximum[r]);
+    reference[r] = subtrahend(rows[r]);
   }
 #pragma unroll
   for (int i = 0; i < 64; ++i) {

@@ -79,10 +79,11 @@ int list_table(bool json) {
     fmt::print("  {}:\n", family);
     std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;  // in order of appearance
     for (const auto& instruction : missing.items()) {
+      const auto reason = instruction.value().get<std::string>();
       const auto same = std::find_if(by_reason.begin(), by_reason.end(),
-                                     [&](const auto& entry) { return entry.first == instruction.value(); });
+                                     [&](const auto& entry) { return entry.first == reason; });
       if (same == by_reason.end())
-        by_reason.push_back({instruction.value(), {instruction.key()}});
+        by_reason.push_back({reason, {instruction.key()}});
       else
         same->second.push_back(instruction.key());
     }
