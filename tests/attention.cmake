@@ -11,4 +11,4 @@ jfa_add_test(bug_pool_test
   LABELS simulator
   TIMEOUT 600)
 
-jfa_add_test(bug_pool_docs_test SOURCES bug_pool_docs_test.cpp command_runner.cpp)
+jfa_add_test(bug_pool_docs_test SOURCES bug_pool_docs_test.cpp command_runner.cpp LABELS tools)

@@ -23,6 +23,7 @@ if(TARGET jfa)
   jfa_add_test(cache_command_test
     SOURCES cache_command_test.cpp command_runner.cpp
     LIBRARIES jfa_runtime jfa_cache jfa_generator nlohmann_json::nlohmann_json
+    LABELS tools
     TIMEOUT 300)
   target_compile_definitions(cache_command_test PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
   add_dependencies(cache_command_test jfa)

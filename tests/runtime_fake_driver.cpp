@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <string_view>
@@ -26,7 +27,9 @@ int entry_tags[std::size(kEntries)];
 int context_tags[4];
 int library_tag, pool_tag;
 thread_local CUcontext current_context = nullptr;
-thread_local std::vector<CUcontext> pushed_contexts;
+// No vector: handles that outlive main() still push, when thread_local objects are gone.
+thread_local std::array<CUcontext, 16> pushed_contexts{};
+thread_local std::size_t pushed_count = 0;
 
 template <class Handle>
 Handle handle(int* tag) {
@@ -165,15 +168,14 @@ void fill_context_calls(DriverTable& table) {
   };
   table.cuCtxPushCurrent = [](CUcontext context) {
     ENTER(cuCtxPushCurrent);
-    pushed_contexts.push_back(current_context);
+    pushed_contexts.at(pushed_count++) = current_context;
     current_context = context;
     return CUDA_SUCCESS;
   };
   table.cuCtxPopCurrent = [](CUcontext* context) {
     ENTER(cuCtxPopCurrent);
     *context = current_context;
-    current_context = pushed_contexts.back();
-    pushed_contexts.pop_back();
+    current_context = pushed_contexts.at(--pushed_count);
     return CUDA_SUCCESS;
   };
   table.cuCtxGetDevice = [](CUdevice* device) {

@@ -24,7 +24,7 @@ inline const std::string kNothingOrders = "nothing orders the two",
                          kNoFence = "without fence.proxy.async behind it";
 
 /// A kernel's body and what is wrong with it.
-struct Case {
+struct GlobalRaceCase {
   std::string name;
   std::string body;
   std::string report;  // a part of it; empty: silent
@@ -32,8 +32,8 @@ struct Case {
 
 /// Runs each case with 16 KiB of output, on schedules of every kind, and fails the test where it is silent
 /// and should not be, or the other way round.
-inline void check_all(const std::vector<Case>& cases, const RunShape& shape) {
-  for (const Case& c : cases)
+inline void check_all(const std::vector<GlobalRaceCase>& cases, const RunShape& shape) {
+  for (const GlobalRaceCase& c : cases)
     for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom, Schedule::kReverse,
                                     Schedule::kStarve, Schedule::kLate}) {
       RunShape run = shape;

@@ -181,7 +181,7 @@ TEST_CASE("what a bulk copy writes is there when its thread has waited for the w
       kTwoCtas);
 }
 
-TEST_CASE("accesses of different widths meet") {
+TEST_CASE("accesses of global memory of different widths meet") {
   const std::string fill =
       "shl.b32 %r3, %r0, 2;\nmov.u32 %r4, cells;\nadd.u32 %r4, %r4, %r3;\nst.shared.u32 [%r4], %r0;\n"
       "setp.eq.u32 %p3, %r0, 32;  // of another warp\nfence.proxy.async;\nbar.sync 0;\n";

@@ -1,9 +1,3 @@
-# The simulator as a Hopper: wgmma and the register pool.
-foreach(feature wgmma register_pool)
-  jfa_add_test(simulator_${feature}_test SOURCES simulator_${feature}_test.cpp
-               LIBRARIES jfa_simulator jfa_cuda_headers fmt::fmt LABELS sim)
-endforeach()
-
 # The kernels for compute capability 9.0, end to end: the suites of the other areas on a simulated Hopper.
 set(hopper_device JFA_TEST_DEVICE=sim:sm_90a)
 foreach(suite IN ITEMS bug_pool_test backward_bug_pool_test forward_edges_test unowned_rows_test bad_offsets_test)

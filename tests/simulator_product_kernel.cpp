@@ -258,7 +258,7 @@ CUresult Device::run(const std::string& ptx, const char* entry, void** parameter
 const std::vector<std::string> kSchedules = {"sim:sm_100a", "sim:sm_100a?schedule=lazy",
                                              "sim:sm_100a?schedule=random&seed=1"};
 
-Outcome run_case(Device& device, const Case& c, const std::string& ptx) {
+Outcome run_case(Device& device, const ProductCase& c, const std::string& ptx) {
   std::mt19937 random(c.m + c.n);
   const bool bf16 = (c.flags >> 7 & 1) != 0;
   const auto element = [&] {
@@ -334,7 +334,7 @@ Outcome run_case(Device& device, const Case& c, const std::string& ptx) {
   return outcome;
 }
 
-void check_case(Device& device, const Case& c, const std::string& ptx) {
+void check_case(Device& device, const ProductCase& c, const std::string& ptx) {
   CAPTURE(c.m);
   CAPTURE(c.n);
   CAPTURE(c.a.swizzle_bytes);
@@ -346,7 +346,7 @@ void check_case(Device& device, const Case& c, const std::string& ptx) {
   CHECK(outcome.got == outcome.want);
 }
 
-void check_passes(const std::string& ptx, const Case& c) {
+void check_passes(const std::string& ptx, const ProductCase& c) {
   for (const std::string& schedule : kSchedules) {
     CAPTURE(schedule);
     Device device(schedule);
@@ -355,7 +355,7 @@ void check_passes(const std::string& ptx, const Case& c) {
   }
 }
 
-void check_caught(const std::string& ptx, const char* part, const Case& c) {
+void check_caught(const std::string& ptx, const char* part, const ProductCase& c) {
   for (const std::string& schedule : kSchedules) {
     CAPTURE(schedule);
     Device device(schedule);

@@ -58,7 +58,7 @@ struct Layout {
   std::uint32_t swizzle_bytes = 128;
 };
 
-struct Case {
+struct ProductCase {
   std::uint32_t m = 128;
   std::uint32_t n = 64;
   Layout a = {};
@@ -76,11 +76,11 @@ struct Outcome {
 };
 
 /// Runs the case on random operands, beside the scalar definition of the arithmetic.
-Outcome run_case(Device& device, const Case& c, const std::string& ptx);
-void check_case(Device& device, const Case& c, const std::string& ptx = kProduct);
+Outcome run_case(Device& device, const ProductCase& c, const std::string& ptx);
+void check_case(Device& device, const ProductCase& c, const std::string& ptx = kProduct);
 /// The kernel must run on every schedule.
-void check_passes(const std::string& ptx, const Case& c = {});
+void check_passes(const std::string& ptx, const ProductCase& c = {});
 /// The edited kernel must fail on every schedule, with `part` in its report.
-void check_caught(const std::string& ptx, const char* part, const Case& c = {});
+void check_caught(const std::string& ptx, const char* part, const ProductCase& c = {});
 
 }  // namespace jfa::test

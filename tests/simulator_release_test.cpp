@@ -145,9 +145,10 @@ TEST_CASE("who waits for a copy by a relaxed wait has to fence") {
     @!%p7 bra WAIT;
   )";
   const std::string read = "ld.shared.u32 %r6, [%r5];\n";
-  for (const Case& c :
-       {Case{"without", begin + read, "bulk copy from global memory writes too"},
-        Case{"with", begin + "fence.acquire.sync_restrict::shared::cluster.cluster;\n" + read, ""}}) {
+  for (const SharedRaceCase& c :
+       {SharedRaceCase{"without", begin + read, "bulk copy from global memory writes too"},
+        SharedRaceCase{"with", begin + "fence.acquire.sync_restrict::shared::cluster.cluster;\n" + read,
+                       ""}}) {
     const Run run = run_kernel(kernel_text(kShared + c.body + "\nret;"), 256, {.block = {64, 1, 1}});
     CAPTURE(c.name);
     CAPTURE(run.failure());

@@ -29,7 +29,7 @@ inline const std::string kWait =
     "WAIT: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 0;\n@!%p7 bra WAIT;\n";
 
 /// A kernel's body and what is wrong with it.
-struct Case {
+struct SharedRaceCase {
   std::string name;
   std::string body;
   std::string report;  // a part of it; empty: silent
@@ -38,8 +38,9 @@ struct Case {
 
 /// Runs each case behind kShared, on three schedules, and fails the test where it is silent and should not
 /// be, or the other way round.
-inline void check_all(const std::vector<Case>& cases, const RunShape& shape = {.block = {64, 1, 1}}) {
-  for (const Case& c : cases)
+inline void check_all(const std::vector<SharedRaceCase>& cases,
+                      const RunShape& shape = {.block = {64, 1, 1}}) {
+  for (const SharedRaceCase& c : cases)
     for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom}) {
       RunShape run = shape;
       run.options.schedule = schedule;

@@ -66,7 +66,7 @@ TEST_CASE("disable-output-lane and scale-input-d") {
       kProduct, "mma",
       "mov.b32 %r40, 0x0000ffff; mov.b32 %r41, 0; mov.b32 %r42, 0xffffffff; mov.b32 %r43, 0x80000000;\n"
       "tcgen05.mma.cta_group::1.kind::f16 [%r8], %rd11, %rd12, %r30, {%r40, %r41, %r42, %r43}, %p5;");
-  const Case c;
+  const ProductCase c;
   const Outcome plain = run_case(device, c, kProduct);
   const Outcome some = run_case(device, c, masked);
   REQUIRE_MESSAGE(some.result == CUDA_SUCCESS, device.report());

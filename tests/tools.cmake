@@ -18,9 +18,11 @@ if(TARGET jfa)
     LABELS simulator)
   jfa_add_test(tools_precompile_test
     SOURCES tools_precompile_test.cpp command_runner.cpp
-    LIBRARIES fmt::fmt)
+    LIBRARIES fmt::fmt
+    LABELS tools)
   jfa_add_test(tools_streams_test
-    SOURCES tools_streams_test.cpp command_runner.cpp)
+    SOURCES tools_streams_test.cpp command_runner.cpp
+    LABELS tools)
   target_compile_definitions(tools_streams_test PRIVATE JFA_SIM_TOOL="$<TARGET_FILE:jfa-sim>")
   add_dependencies(tools_streams_test jfa-sim jfa-bench jfa-conformance)
   foreach(name tools_run_test tools_precompile_test tools_streams_test)
