@@ -242,6 +242,17 @@ void add_atomics(Cases& cases) {
        "mov.b64 %d, {%t0, %t1};",
        64,
        {T::kF32, T::kF32, T::kF32, T::kF32}}));
+  // As a kernel tells the host something that it polls for.
+  cases.push_back(one_op_case(
+      "atomics", {"atom.relaxed.cas, st.release.sys and ld.relaxed.sys",
+                  "and.b32 %t2, %index, 1;\nsetp.eq.u32 %q, %t2, 0;\n@%q mov.b32 %b, %a;\n"
+                  "ld.param.u64 %l3, [out];\nmad.wide.u32 %l3, %index, 8, %l3;\nst.global.b32 [%l3], %a;\n"
+                  "atom.relaxed.global.cas.b32 %t0, [%l3], %b, %c;\n"
+                  "st.release.sys.global.u32 [%l3+4], %t0;\nld.relaxed.sys.global.u32 %t1, [%l3];\n"
+                  "ld.relaxed.sys.global.u32 %t3, [%l3+4];\nadd.u32 %t1, %t1, %t3;\n"
+                  "mov.b64 %d, {%t0, %t1};",
+                  64,
+                  {T::kU32, T::kU32, T::kU32}}));
   cases.push_back(one_op_case(
       "atomics",
       {"contended atom.shared.add.u32",
