@@ -40,7 +40,7 @@ TEST_CASE("where the directory is") {
 }
 
 TEST_CASE(
-    "bug-pool 82: an empty or blank variable is unset; any other path works and can be asked for [cpu]") {
+    "bug-pool 82: an empty or blank variable is unset, any other path works and can be asked for [cpu]") {
   const std::string fallback = "/home/a/.cache/jfa";
   CHECK(options_of({{"HOME", "/home/a"}, {"JFA_CACHE_DIR", ""}})->directory == fallback);
   CHECK(options_of({{"HOME", "/home/a"}, {"JFA_CACHE_DIR", " "}})->directory == fallback);

@@ -137,7 +137,7 @@ CUstream make_stream() {
 
 // First, while nothing of its kind is loaded.
 TEST_CASE(
-    "bug-pool 104, 106: a cold capture is refused and survives; a captured graph serves other lengths") {
+    "bug-pool 104, 106: a cold capture is refused and survives, a captured graph serves other lengths") {
   Device device = gpu();
   FlatCall flat(device, 66, 24, 2);
   flat.set_lengths({5, 3});

@@ -209,7 +209,7 @@ TEST_CASE("a failed launch says entry, configuration, device and stream, and giv
 }
 
 TEST_CASE(
-    "bug-pool 63: the first entry waits for whatever came before the call; only later ones start early") {
+    "bug-pool 63: the first entry waits for whatever came before the call, only later ones start early") {
   Device device = warm_device();
   for (const std::int64_t rows : {300, 40}) {  // without and with parts to merge
     fake_driver().launches.clear();

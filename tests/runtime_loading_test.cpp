@@ -17,7 +17,7 @@ using test::output_of;
 using test::warm_device;
 
 TEST_CASE(
-    "bug-pool 104: a cold call inside a capture is refused with the call to make; the capture is untouched") {
+    "bug-pool 104: a cold call inside a capture is refused with the call to make, the capture is untouched") {
   test::reset_fake_driver();
   Device device = test::attach_fake_device();
   fake_driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;

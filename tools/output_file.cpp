@@ -12,6 +12,8 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <vector>
 
@@ -79,22 +81,31 @@ int write_all(int descriptor, std::string_view bytes) {
   return 0;
 }
 
-// All of the file `from`, into a descriptor.
-int copy(const std::string& from, int to) {
-  const int source = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
-  if (source < 0) return errno;
+// All of the open file `from`, whatever has become of its name.
+int copy(int from, int to) {
   std::vector<char> block(kCopyBlock_bytes);
-  int error = 0;
-  while (error == 0) {
-    const ssize_t count = ::read(source, block.data(), block.size());
-    if (count == 0) break;
-    if (count > 0)
-      error = write_all(to, {block.data(), static_cast<std::size_t>(count)});
-    else if (errno != EINTR)
-      error = errno;
+  off_t at = 0;
+  for (;;) {
+    const ssize_t count = ::pread(from, block.data(), block.size(), at);
+    if (count == 0) return 0;
+    if (count > 0) {
+      if (const int error = write_all(to, {block.data(), static_cast<std::size_t>(count)}); error != 0)
+        return error;
+      at += count;
+    } else if (errno != EINTR) {
+      return errno;
+    }
   }
-  ::close(source);
-  return error;
+}
+
+// Files that this process is about to write: a second one under the same name would replace the first.
+struct Targets {
+  std::mutex mutex;
+  std::set<std::string> paths;
+};
+Targets& targets() {
+  static Targets all;
+  return all;
 }
 
 }  // namespace
@@ -103,7 +114,20 @@ Result<OutputFile> OutputFile::open(const std::string& path) {
   OutputFile file(path == "-" ? "standard output" : path);
   const Status status = path == "-" ? file.open_standard_output() : file.open_path(path);
   if (!status.ok()) return status;
+  if (!file.target_.empty() && !file.claim_target())
+    return Status::invalid_argument(file.name_ + ": two outputs cannot go to one file");
   return file;
+}
+
+bool OutputFile::claim_target() {
+  const std::size_t slash = target_.rfind('/');
+  std::string path = resolved_directory_of(target_) + "/" +
+                     (slash == std::string::npos ? target_ : target_.substr(slash + 1));
+  Targets& all = targets();
+  const std::lock_guard lock(all.mutex);
+  if (!all.paths.insert(path).second) return false;
+  claimed_ = std::move(path);
+  return true;
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
@@ -112,10 +136,17 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
       descriptor_(std::exchange(other.descriptor_, -1)),
       truncate_(other.truncate_),
       target_(std::move(other.target_)),
+      claimed_(std::exchange(other.claimed_, {})),
       temporary_(std::exchange(other.temporary_, {})),
       replaced_(other.replaced_) {}
 
-OutputFile::~OutputFile() { drop_temporary(); }
+OutputFile::~OutputFile() {
+  drop_temporary();
+  if (claimed_.empty()) return;
+  Targets& all = targets();
+  const std::lock_guard lock(all.mutex);
+  all.paths.erase(claimed_);
+}
 
 Status OutputFile::failed(int error) const {
   return Status::unavailable(
@@ -187,7 +218,7 @@ int OutputFile::create_temporary() {
   static std::atomic<int> count{0};
   do {
     temporary_ = fmt::format("{}/.jfa-{}-{}.tmp", directory_of(target_), ::getpid(), count++);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+    descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                          replaced_ ? kPrivateMode : kNewFileMode);
   } while (descriptor_ < 0 && errno == EEXIST);  // of a killed process that had our number
   if (descriptor_ >= 0) return 0;
@@ -246,7 +277,7 @@ Status OutputFile::replace_contents(int rename_error) {
   if (!replaced_ || !forbids_replacing(rename_error)) return failed(rename_error);
   const int target = ::open(target_.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
   if (target < 0) return failed(errno);
-  const int error = copy(temporary_, target);
+  const int error = copy(descriptor_, target);
   const int closed = ::close(target) == 0 ? 0 : errno;
   return error == 0 && closed == 0 ? Status() : failed(error != 0 ? error : closed);
 }

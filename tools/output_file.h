@@ -17,7 +17,8 @@ namespace jfa::tools {
 /// through: devices, FIFOs, open descriptors (/dev/stdout, /dev/fd/N, /proc/self/fd/N), and files that are
 /// mount points or whose directory lets them be written, but not replaced.
 ///
-/// Errors are kUnavailable and name the file: "out.npy: cannot write: No space left on device".
+/// Errors are kUnavailable and name the file: "out.npy: cannot write: No space left on device". Two at a time
+/// for one file, or for standard output, are kInvalidArgument.
 class OutputFile {
  public:
   /// Refuses what cannot be written; meant to be called before the work. "-" is standard output, which then
@@ -47,6 +48,7 @@ class OutputFile {
   };
 
   explicit OutputFile(std::string name) : name_(std::move(name)) {}
+  bool claim_target();
   Status open_standard_output();
   Status open_path(std::string path);
   Status open_existing(const std::string& path);
@@ -64,6 +66,7 @@ class OutputFile {
   int descriptor_ = -1;
   bool truncate_ = false;  // before the first byte: written through into a regular file
   std::string target_;     // empty: written through
+  std::string claimed_;    // the target without links, ours as long as this lives
   std::string temporary_;  // while there is one
   std::optional<Replaced> replaced_;
 };

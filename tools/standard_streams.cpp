@@ -21,12 +21,11 @@ constexpr int kFailure = 2;
 
 std::atomic<bool> standard_output_is_claimed{false};
 
-// The modes are the wrong ones: the use of a stream that the caller closed shall fail, as it would have.
+// So that the use of a stream that the caller closed fails, as it would have.
 void occupy_closed_descriptors() {
-  constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-    (void)::open("/dev/null", kModes[descriptor]);  // gets the lowest number that is free: this one
+    (void)::open("/dev/null", O_PATH);  // gets the lowest number that is free: this one
   }
 }
 

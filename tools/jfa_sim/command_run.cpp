@@ -65,7 +65,19 @@ std::string replay_command(const RunCommandOptions& options, const std::vector<s
   if (launch.shared_bytes != 0) text += fmt::format(" --shared {}", launch.shared_bytes);
   for (const std::string& buffer : launch.buffers) text += fmt::format(" --buffer '{}'", buffer);
   for (const std::string& argument : launch.arguments) text += fmt::format(" --arg '{}'", argument);
+  if (!launch.source_path.empty()) text += fmt::format(" --source '{}'", launch.source_path);
   text += fmt::format(" --sms {} --schedule replay", options.run.sms);
+  const simulator::RunOptions usual;
+  const auto add_unusual = [&](std::string_view option, auto value, auto usual_value) {
+    if (value != usual_value) text += fmt::format(" {} {}", option, static_cast<std::uint64_t>(value));
+  };
+  add_unusual("--checks", options.run.checks, usual.checks);
+  add_unusual("--dynamic-alignment", options.run.dynamic_shared_alignment, usual.dynamic_shared_alignment);
+  add_unusual("--tensor-fences", options.run.tensor_fences, usual.tensor_fences);
+  add_unusual("--load-waits", options.run.load_waits, usual.load_waits);
+  add_unusual("--commit-waits", options.run.commit_waits, usual.commit_waits);
+  add_unusual("--constant-races", options.run.constant_races, usual.constant_races);
+  add_unusual("--budget", options.run.instruction_budget, usual.instruction_budget);
   if (!choices.empty()) text += fmt::format(" --choices {}", to_string(choices));
   return text;
 }
