@@ -1,7 +1,7 @@
 // jfa_bench_kernels: what each emitted kernel costs. Compiles a list of configurations with NVRTC, no GPU
 // needed, and prints registers, spills, shared and tensor memory of every entry, the tensor core's cycles for
 // one tile, and the time NVRTC took when it compiled the kernel: JFA_CACHE=off has all of them compiled now.
-// Exit status 1 if a kernel spills or does not compile.
+// Exit status 1 if a kernel spills, 2 if one does not compile.
 #include <fmt/core.h>
 
 #include <cstdio>

@@ -32,7 +32,8 @@ std::error_code read_tag(FileSystem& files, const std::string& root, Tag& tag) {
   } else if (text.starts_with(kTagText)) {
     tag = Tag::kWhole;
   } else {
-    // A torn one's writer was killed, or the machine died.
+    // A torn one's writer was killed, or the machine died: then what was not written yet may read as NULs.
+    text.erase(text.find_last_not_of('\0') + 1);
     tag = kTagText.starts_with(text) ? Tag::kTorn : Tag::kForeign;
   }
   return {};
@@ -72,7 +73,7 @@ std::string foreign_under(FileSystem& files, const std::string& root, const std:
   return foreign == inner.end() ? "" : name + "/" + *foreign;
 }
 
-std::error_code find_foreign(FileSystem& files, const std::string& root, std::string& foreign) {
+std::error_code search(FileSystem& files, const std::string& root, std::string& foreign) {
   std::vector<std::string> names;
   if (const auto error = files.list(root, names)) return error;
   std::ranges::sort(names);  // so that the message is the same every time
@@ -85,18 +86,18 @@ std::error_code find_foreign(FileSystem& files, const std::string& root, std::st
 
 }  // namespace
 
-Status check_ours(FileSystem& files, const std::string& root) {
+std::error_code find_foreign(FileSystem& files, const std::string& root, std::string& foreign) {
+  foreign.clear();
   Tag tag = Tag::kMissing;
-  std::string foreign;
-  auto error = read_tag(files, root, tag);
-  if (!error && tag == Tag::kWhole) return {};
+  const auto error = read_tag(files, root, tag);
+  if (error || tag == Tag::kWhole) return error;
   if (tag == Tag::kForeign) foreign = kTagName;
-  if (!error && foreign.empty()) error = find_foreign(files, root, foreign);
-  if (is_missing(error)) return {};
-  if (error) return Status::unavailable(root + " cannot be told to be a kernel cache: " + reason(error));
-  if (foreign.empty()) return {};
-  return Status::unavailable(root + " is no kernel cache: it holds '" + foreign +
-                             "', which is not ours; set JFA_CACHE_DIR to a new or an empty directory");
+  return foreign.empty() ? search(files, root, foreign) : std::error_code();
+}
+
+std::string no_cache(const std::string& root, const std::string& foreign) {
+  return root + " is no kernel cache: it holds '" + foreign +
+         "', which is not ours; set JFA_CACHE_DIR to a new or an empty directory";
 }
 
 bool is_marked(FileSystem& files, const std::string& root) {

@@ -99,19 +99,20 @@ void DiskStore::note_use(const Digest& request, const KernelImage& image) {
 }
 
 SharedImage DiskStore::find(const Digest& request, const std::string& name) {
+  const auto accepted = [&](const KernelImage& image) { return !is_refused(request, image); };
   const auto serves = [&](const Lookup& lookup) {
-    return lookup.image != nullptr && !is_refused(request, *lookup.image);
+    return lookup.image != nullptr && accepted(*lookup.image);
   };
   if (directory_) {
     // Damage is reported by look_again(), under the lock, where it can be moved aside.
-    const Lookup lookup = directory_->find(request, options_.compiler);
+    const Lookup lookup = directory_->find(request, options_.compiler, accepted);
     if (serves(lookup)) {
       note_use(request, *lookup.image);
       return report_hit(lookup, &CacheStats::directory_hits, request, name);
     }
   }
   for (EntryDirectory& directory : read_only_) {
-    const Lookup lookup = directory.find(request, "");
+    const Lookup lookup = directory.find(request, "", accepted);
     if (serves(lookup)) return report_hit(lookup, &CacheStats::read_only_hits, request, name);
     if (!lookup.damage.empty()) report_damage(lookup, request, name);
   }

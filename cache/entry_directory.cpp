@@ -36,32 +36,41 @@ std::string EntryDirectory::lock_path(const Digest& request, const std::string& 
   return root_ + "/locks/" + entry_name(request, compiler).lock_file();
 }
 
-Status EntryDirectory::check() {
+Status EntryDirectory::check() { return verdict(Use::kReading); }
+
+Status EntryDirectory::check_writable() { return verdict(Use::kWriting); }
+
+Status EntryDirectory::verdict(Use use) {
+  std::string complaint;
+  const auto error = examine(use, complaint);
+  if (error) complaint = root_ + ": " + reason(error);
+  return complaint.empty() ? Status() : Status::unavailable(complaint);
+}
+
+std::error_code EntryDirectory::examine(Use use, std::string& complaint) {
   std::string resolved;
   FileInfo info;
   // The root itself may be a symbolic link (~/.cache on another disk); what it leads to must be ours.
   auto error = files_->resolve(root_, resolved);
   if (!error) error = files_->info(resolved, info);
   if (is_missing(error)) return {};
-  if (error) return Status::unavailable(root_ + ": " + reason(error));
-  if (info.type != FileType::kDirectory) return Status::unavailable(root_ + " is no directory");
-  if (access_ == Access::kReadOnly) {
-    if ((info.mode & 0002) == 0) return {};
-    return Status::unavailable(root_ + " can be written by everybody (" + owner_and_mode(info) + ")");
+  if (error) return error;
+  if (info.type != FileType::kDirectory) {
+    complaint = root_ + " is no directory";
+  } else if (access_ == Access::kReadOnly) {
+    if ((info.mode & 0002) != 0)
+      complaint = root_ + " can be written by everybody (" + owner_and_mode(info) + ")";
+  } else if (info.owner != files_->user()) {
+    complaint = root_ + " belongs to another user (" + owner_and_mode(info) + ", this process is user " +
+                std::to_string(files_->user()) + ")";
+  } else if ((info.mode & 0022) != 0) {
+    complaint = root_ + " can be written by other users (" + owner_and_mode(info) + ")";
   }
-  if (info.owner != files_->user()) {
-    return Status::unavailable(root_ + " belongs to another user (" + owner_and_mode(info) +
-                               ", this process is user " + std::to_string(files_->user()) + ")");
-  }
-  if ((info.mode & 0022) != 0) {
-    return Status::unavailable(root_ + " can be written by other users (" + owner_and_mode(info) + ")");
-  }
-  return {};
-}
-
-Status EntryDirectory::check_writable() {
-  const Status status = check();
-  return status.ok() ? check_ours(*files_, root_) : status;
+  if (!complaint.empty() || use == Use::kReading) return {};
+  std::string foreign;
+  error = find_foreign(*files_, root_, foreign);
+  if (!error && !foreign.empty()) complaint = no_cache(root_, foreign);
+  return is_missing(error) ? std::error_code() : error;
 }
 
 Lookup EntryDirectory::read(const Digest& request, const std::string& path) {
@@ -96,11 +105,16 @@ Lookup EntryDirectory::read(const Digest& request, const std::string& path) {
   return lookup;
 }
 
-Lookup EntryDirectory::find(const Digest& request, const std::string& compiler) {
+Lookup EntryDirectory::find(const Digest& request, const std::string& compiler,
+                            const std::function<bool(const KernelImage&)>& serves) {
   const EntryName name = entry_name(request, compiler);
   const std::string folder = root_ + "/v1/" + name.folder();
   FileInfo info;
   if (files_->info(folder, info)) return {};
+  // v1 itself is looked at, too: below the root no symbolic link is followed.
+  FileInfo entries;
+  if (const auto error = files_->info(root_ + "/v1", entries)) return {};
+  if (entries.type != FileType::kDirectory) info = entries;
   if (info.type != FileType::kDirectory || (access_ == Access::kPrivate && info.owner != files_->user())) {
     Lookup lookup;
     lookup.where = folder;
@@ -119,7 +133,7 @@ Lookup EntryDirectory::find(const Digest& request, const std::string& compiler) 
     const auto candidate = parse_entry_name(name.folder(), file);
     if (!candidate || candidate->request != request) continue;
     Lookup lookup = read(request, folder + "/" + file);
-    if (lookup.image != nullptr) return lookup;
+    if (lookup.image != nullptr && (!serves || serves(*lookup.image))) return lookup;
     if (!lookup.damage.empty()) damaged = lookup;
   }
   return damaged;
@@ -136,7 +150,9 @@ void EntryDirectory::stamp(const EntryName& name) {
 
 std::error_code EntryDirectory::prepare() {
   if (const auto error = make_directories(*files_, root_)) return error;
-  if (!check_writable().ok()) return {EPERM, std::generic_category()};
+  std::string complaint;
+  if (const auto error = examine(Use::kWriting, complaint)) return error;
+  if (!complaint.empty()) return {EPERM, std::generic_category()};
   for (const char* folder : {"/v1", "/locks", "/tmp", "/damaged"}) {
     const auto error = files_->make_directory(root_ + folder);
     if (error && error != std::errc::file_exists) return error;
@@ -146,10 +162,21 @@ std::error_code EntryDirectory::prepare() {
   return {};
 }
 
+// What is written goes nowhere else by way of a symbolic link.
+std::error_code EntryDirectory::check_folders() {
+  for (const char* folder : {"/v1", "/tmp"}) {
+    FileInfo info;
+    if (const auto error = files_->info(root_ + folder, info)) return error;
+    if (info.type != FileType::kDirectory) return {ENOTDIR, std::generic_category()};
+  }
+  return {};
+}
+
 // One attempt to publish.
 std::error_code EntryDirectory::place(const EntryName& name, std::string_view bytes) {
   const std::string folder = root_ + "/v1/" + name.folder();
   const std::string temporary = root_ + "/tmp/" + temporary_name();
+  if (const auto error = check_folders()) return error;
   const auto made = files_->make_directory(folder);
   if (is_missing(made)) return made;
   auto error = write_file(*files_, temporary, 0600, bytes);

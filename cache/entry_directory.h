@@ -1,17 +1,18 @@
 // A directory of entries, and the steps by which an entry gets into it and out of it.
 //
-//   <root>/CACHEDIR.TAG                        says whose directory it is, and tells backup programs to skip
-//   it <root>/v1/ab/<62 hex>-<16 hex>.entry       request key (its first two digits name the folder),
-//   compiler <root>/locks/<request>-<compiler>.lock     held while that entry is compiled
-//   <root>/tmp/<pid>-<random>.tmp              being written
-//   <root>/damaged/<name>.<pid>-<random>       moved aside
-//   <root>/usage                               bytes in v1 as last counted, see maintenance.h
+//   <root>/CACHEDIR.TAG                     says whose it is, and has backup programs skip it
+//   <root>/v1/ab/<62 hex>-<16 hex>.entry    request key, whose first two digits name the folder; compiler
+//   <root>/locks/<request>-<compiler>.lock  held while that entry is compiled
+//   <root>/tmp/<pid>-<random>.tmp           being written
+//   <root>/damaged/<name>.<pid>-<random>    moved aside
+//   <root>/usage                            bytes in v1 as last counted, see maintenance.h
 //
 // Any of it may be deleted at any time. Another format version would live in another folder, so versions
 // never see each other's entries.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -41,11 +42,13 @@ class EntryDirectory {
   /// kUnavailable if the directory may hold what others put there: a foreign owner, or a mode that lets
   /// others write. A missing directory is fine.
   Status check();
-  /// check(), and kUnavailable also for a directory that is no cache, see check_ours().
+  /// check(), and kUnavailable also for a directory that is no cache, see find_foreign().
   Status check_writable();
 
-  /// compiler: "" matches the request alone.
-  Lookup find(const Digest& request, const std::string& compiler);
+  /// compiler: "" matches the request alone; of several images the first that `serves` accepts is taken, by
+  /// default any.
+  Lookup find(const Digest& request, const std::string& compiler,
+              const std::function<bool(const KernelImage&)>& serves = {});
 
   /// Notes that an entry is used now: its modification time is what trimming goes by. Written at most once in
   /// kStampPrecision_s, whatever the number of processes; one in the future (a clock was set back) is mended.
@@ -71,6 +74,11 @@ class EntryDirectory {
   FileSystem& files() { return *files_; }
 
  private:
+  enum class Use { kReading, kWriting };
+  Status verdict(Use use);
+  /// An error is one of the moment; a complaint says why the directory is not to be used at all.
+  std::error_code examine(Use use, std::string& complaint);
+  std::error_code check_folders();
   std::error_code prepare();
   Lookup read(const Digest& request, const std::string& path);
   std::error_code place(const EntryName& name, std::string_view bytes);

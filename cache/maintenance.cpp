@@ -109,6 +109,8 @@ void write_usage(EntryDirectory& directory, std::uint64_t bytes) {
 std::vector<StoredEntry> stored_entries(EntryDirectory& directory) {
   std::vector<StoredEntry> entries;
   FileSystem& files = directory.files();
+  FileInfo v1;
+  if (files.info(directory.root() + "/v1", v1) || v1.type != FileType::kDirectory) return entries;
   for (int index = 0; index < 256; ++index) {
     const std::string folder = folder_name(index);
     std::vector<std::string> names = names_in(directory, "/v1/" + folder);

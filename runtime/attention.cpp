@@ -50,7 +50,8 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
 
   if (valid->batch == 0 || valid->query.rows == 0 || valid->query.heads == 0) {
     if (Status earlier = earlier_bad_offset(impl, cu_stream); !earlier.ok()) return earlier;
-    return clear_header(impl, workspace, cu_stream);
+    return clear_header(impl, workspace, {input_operands(*valid, call), output_operands(*valid_output, lse)},
+                        cu_stream);
   }
 
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);

@@ -40,9 +40,7 @@ bool trivially_zero(const ValidCall& valid) {
   return valid.batch == 0 || valid.query.rows == 0 || valid.key.rows == 0 || valid.query.heads == 0;
 }
 
-Status clear_gradients(Device::Impl& device, const ValidBackward& tensors, Workspace workspace,
-                       CUstream stream) {
-  if (Status status = clear_header(device, workspace, stream); !status.ok()) return status;
+Status clear_gradients(Device::Impl& device, const ValidBackward& tensors, CUstream stream) {
   for (const auto& [name, tensor] : {std::pair{"query_grad", &tensors.query_grad},
                                      {"key_grad", &tensors.key_grad},
                                      {"value_grad", &tensors.value_grad}}) {
@@ -71,7 +69,11 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
   if (!spec) return spec.status();
   if (trivially_zero(*valid)) {
     if (Status earlier = earlier_bad_offset(impl, cu_stream); !earlier.ok()) return earlier;
-    return clear_gradients(impl, *tensors, workspace, cu_stream);
+    Status status = clear_header(
+        impl, workspace,
+        {input_operands(*valid, call), gradient_operands(*tensors), saved_operands(*tensors, lse, lse_grad)},
+        cu_stream);
+    return status.ok() ? clear_gradients(impl, *tensors, cu_stream) : status;
   }
 
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);

@@ -35,8 +35,9 @@ Result<const LoadedKernels*> kernels_for(Device::Impl& device, const KernelSpec&
   return resolve(device, spec);
 }
 
-Status clear_header(Device::Impl& device, Workspace workspace, CUstream stream) {
-  if (Status status = validate_workspace(workspace, sizeof(kernel::WorkspaceHeader)); !status.ok())
+Status clear_header(Device::Impl& device, Workspace workspace,
+                    std::initializer_list<std::span<const Operand>> others, CUstream stream) {
+  if (Status status = validate_workspace(workspace, sizeof(kernel::WorkspaceHeader), others); !status.ok())
     return status;
   if (workspace.address == 0) return {};
   return device.with_context("clearing the workspace's header", [&] {

@@ -4,11 +4,14 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string_view>
 
 #include "jfa/attention.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
+#include "runtime/validate.h"
 
 namespace jfa {
 
@@ -22,6 +25,8 @@ Result<KernelSpec> specialize_call(const AttentionCall& call, Pass pass, std::st
 Result<const LoadedKernels*> kernels_for(Device::Impl& device, const KernelSpec& spec, CUstream stream);
 
 /// There is nothing to compute, but status() may be asked of the caller's workspace.
-Status clear_header(Device::Impl& device, Workspace workspace, CUstream stream);
+/// others: what the call was given, which the workspace must not overlap.
+Status clear_header(Device::Impl& device, Workspace workspace,
+                    std::initializer_list<std::span<const Operand>> others, CUstream stream);
 
 }  // namespace jfa

@@ -6,10 +6,6 @@ namespace jfa {
 namespace {
 
 constexpr std::size_t kReports = OffsetReports::kStreams + 1;
-// Places that are tried for a stream. Ids count up, so that places are only taken twice when there have been
-// more streams than places.
-constexpr std::size_t kTries = 32;
-
 }  // namespace
 
 OffsetReports::OffsetReports(const DriverTable& driver, kernel::OffsetReport* host, CUdeviceptr device)
@@ -39,7 +35,7 @@ CUresult OffsetReports::make(const DriverTable& driver, CUdevice device,
 
 OffsetReports::Slot OffsetReports::slot_of(std::uint64_t stream_id) {
   std::size_t place = kStreams;
-  for (std::size_t i = 0; i < kTries; ++i) {
+  for (std::size_t i = 0; i < kStreams; ++i) {
     const std::size_t tried = (stream_id + i) % kStreams;
     std::uint64_t owner = ids_[tried].load(std::memory_order_relaxed);
     if (owner == 0 && ids_[tried].compare_exchange_strong(owner, stream_id + 1, std::memory_order_relaxed))

@@ -114,6 +114,12 @@ TEST_CASE("caches are known: new, empty, marked by any version, and what deletio
          fill(directory, request);
          fs::resize_file(directory + "/CACHEDIR.TAG", 60);
        }},
+      {"a tag of which nothing was written before the machine died",
+       [&](const std::string& directory) {
+         fill(directory, request);
+         const auto bytes = fs::file_size(directory + "/CACHEDIR.TAG");
+         write_bytes(directory + "/CACHEDIR.TAG", std::string(bytes, '\0'));
+       }},
       {"an empty tag",
        [&](const std::string& directory) {
          fill(directory, request);
@@ -259,6 +265,52 @@ TEST_CASE("folders of a cache that are symbolic links are not followed by housek
   trim(entries, trim_policy(1));
   clear(entries);
   CHECK(files_below(theirs) == before);
+}
+
+TEST_CASE("a symbolic link in the place of v1 or tmp leads to nobody's files") {
+  for (const char* linked : {"/v1", "/tmp"}) {
+    CAPTURE(linked);
+    const TemporaryDirectory parent;
+    const std::string ours = parent / "ours", theirs = parent / "theirs";
+    const CompileRequest request = make_request("kernel"), other = make_request("another");
+    fill(theirs, request);
+    fill(ours, request);
+    fs::remove_all(ours + linked);
+    fs::create_directory_symlink(theirs + linked, ours + linked);
+    const auto before = files_below(theirs);
+    EntryDirectory entries = open_directory(ours);
+    trim(entries, trim_policy(1));
+    clear(entries);
+    CHECK(entries.find(request_key(request), kCompiler).image == nullptr);
+    Watched watched(ours);
+    CHECK(watched.compile(1) == 1);  // in memory
+    CHECK(watched.stats.published == 0);
+    CHECK(files_below(theirs) == before);
+  }
+}
+
+TEST_CASE("an error of the moment is no verdict: what was taken for a cache stays one") {
+  const TemporaryDirectory parent;
+  const std::string directory = parent / "cache";
+  const auto files = std::make_shared<FaultyFileSystem>();
+  Watched watched(directory, files);
+  KernelCache cache(watched.options);
+  const auto publish = [&](const char* source) {
+    const CompileRequest request = make_request(source);
+    REQUIRE(cache.get_or_compile(request, [&] { return make_image(request); }).ok());
+    return cache.stats().published;
+  };
+  CHECK(publish("one") == 1);
+  fs::remove_all(directory);
+  int failures = 1;
+  files->before = [&](Step step, const std::string&) {
+    return step == Step::kList && failures-- > 0 ? error_of(EMFILE) : std::error_code();
+  };
+  publish("two");
+  CHECK(failures <= 0);
+  files->before = nullptr;
+  const auto published = cache.stats().published;
+  CHECK(publish("three") == published + 1);
 }
 
 TEST_CASE("housekeeping of an empty directory leaves it empty") {

@@ -419,6 +419,21 @@ TEST_CASE("a discarded image is forgotten everywhere and made anew") {
   CHECK(files_below(parent / "own/v1").size() == 1);
 }
 
+TEST_CASE("a refused image does not hide another compiler's beside it") {
+  const TemporaryDirectory directory;
+  const CompileRequest request = make_request("kernel");
+  fill(directory.path(), request, "build-id:x");
+  fill(directory.path(), request, "build-id:y", /*padding_bytes=*/10);  // refusals go by content
+  CacheOptions options = quiet_options("");
+  options.read_only_directories = {directory.path()};
+  options.compiler.clear();
+  KernelCache cache(options);
+  const SharedImage refused = cache.get_or_compile(request, kMustNotCompile).value();
+  cache.discard(request, *refused, "CUDA_ERROR_INVALID_IMAGE");
+  const SharedImage other = cache.get_or_compile(request, kMustNotCompile).value();
+  CHECK(other->compiler != refused->compiler);
+}
+
 TEST_CASE("images in memory are bounded, least recently used out first") {
   CacheOptions options = quiet_options("");
   options.memory_max_bytes = 100;  // about two images

@@ -249,6 +249,11 @@ TEST_CASE(
     CHECK(status(device, workspace, kStream).ok());
     CHECK(workspace_bytes(call).ok());
   }
+  Tensor query = none.query;
+  query.address = workspace.address;
+  none.query = query;
+  const Status over = forward(device, none, output_of(none), 0, workspace, kStream);
+  CHECK_MESSAGE(contains(over.message(), "workspace.address"), over.message());
   CHECK(fake_driver().launches.empty());
   CHECK(fake_driver().libraries_loaded == 0);
 }

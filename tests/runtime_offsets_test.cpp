@@ -125,6 +125,14 @@ TEST_CASE("more streams than reports: the rest share one, and are told so") {
   CHECK(device.synchronize(reinterpret_cast<Stream>(0x8000)).ok());
 }
 
+TEST_CASE("a stream shares a report only when all are taken") {
+  Device device = warm_device();
+  OffsetReports& reports = *device.impl().reports.load();
+  constexpr std::uint64_t kFirst = 10, kNeighbours = 100;
+  for (std::uint64_t id = kFirst; id < kFirst + kNeighbours; ++id) REQUIRE_FALSE(reports.slot_of(id).shared);
+  CHECK_FALSE(reports.slot_of(kFirst + OffsetReports::kStreams).shared);
+}
+
 TEST_CASE("status() of the workspace takes the stream's report of the same offset, and no other") {
   Device device = warm_device();
   const Workspace workspace = workspace_for(device, call_of());

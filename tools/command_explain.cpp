@@ -52,8 +52,10 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
   Result<CacheOptions> settings = cache_options(shared);
   if (!settings) return fail(kCommand, settings.status());
   if (!settings->directory.empty()) {
-    const Status status = check_ours(*posix_file_system(), settings->directory);
-    if (!status.ok()) return fail(kCommand, status);
+    std::string foreign;
+    const auto error = find_foreign(*posix_file_system(), settings->directory, foreign);
+    if (!error && !foreign.empty())
+      return fail(kCommand, Status::unavailable(no_cache(settings->directory, foreign)));
   }
   settings->write = false;  // to look at an entry is not to use it
   if (const auto nvrtc = Nvrtc::instance()) settings->compiler = (*nvrtc)->identity();

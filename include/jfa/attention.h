@@ -53,7 +53,8 @@ struct Offsets {
 /// the offsets on the device, so a captured graph may be replayed with other lengths.
 /// A query row that sees no key and a key that no query sees take no part, whatever they hold. NaN or Inf in
 /// a row that does may, through a window, reach results of its sequence and heads that do not see it, less
-/// than window + 256 rows away. scale * query . key must be below 2^127 in magnitude.
+/// than window + 256 rows away; an output that is NaN for it is such a row of the backward's. scale * query .
+/// key must be below 2^127 in magnitude.
 struct AttentionCall {
   Tensor query;          ///< [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D]
   Tensor key;            ///< [total_kv, Hkv, D]; Hq must be a multiple of Hkv
@@ -129,9 +130,10 @@ class Device {
 /// Errors: kInvalidArgument names the argument and its value, before anything is launched. Bad offsets are
 /// found on the device, where such a call computes nothing: Device::synchronize(stream) tells it, or the next
 /// forward() or backward() on the stream, which then does nothing but return kInvalidArgument with name,
-/// index and value of the first bad offset; both tell it once. JFA_CHECK_OFFSETS=1 has every call wait for
-/// its stream and tell its own. Of a call that is captured into a graph, and on a device that does not map
-/// host memory, only status() tells; a process's streams beyond the first 4096 of a device tell for one
+/// index and value of the first bad offset; both tell it once. A call that the host can see has nothing to
+/// compute (no batch, rows or heads) does not look at its offsets. JFA_CHECK_OFFSETS=1 has every call wait
+/// for its stream and tell its own. Of a call that is captured into a graph, and on a device that does not
+/// map host memory, only status() tells; a process's streams beyond the first 4096 of a device tell for one
 /// another.
 Status forward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
                Workspace workspace = {}, Stream stream = nullptr);

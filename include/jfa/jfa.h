@@ -118,7 +118,8 @@ typedef struct jfa_offsets {
 
 /* One attention. A query row that sees no key and a key that no query sees take no part, whatever they hold.
  * NaN or Inf in a row that does may, through a window, reach results of its sequence and heads that do not
- * see it, less than window + 256 rows away. scale * query . key must be below 2^127 in magnitude. */
+ * see it, less than window + 256 rows away; an output that is NaN for it is such a row of the backward's.
+ * scale * query . key must be below 2^127 in magnitude. */
 typedef struct jfa_call {
   uint64_t struct_bytes;    /* sizeof(jfa_call) */
   jfa_tensor query;         /* [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D] */
@@ -208,7 +209,8 @@ static inline void jfa_configuration_init(jfa_configuration* configuration) {
  * not wanted. workspace: of jfa_workspace_bytes(); null: taken from the library's own stream-ordered pool.
  * Bad offsets are found on the device, where such a call computes nothing: jfa_synchronize() of the stream
  * tells it, or the next jfa_forward() or jfa_backward() on the stream, which then does nothing but return
- * JFA_INVALID_ARGUMENT with name, index and value of the first bad offset; both tell it once. With the
+ * JFA_INVALID_ARGUMENT with name, index and value of the first bad offset; both tell it once. A call that has
+ * nothing to compute (no batch, rows or heads) does not look at its offsets. With the
  * environment's JFA_CHECK_OFFSETS=1 every call waits for its stream and tells its own. Of a call that is
  * captured into a graph only jfa_status() tells. */
 jfa_error jfa_forward(jfa_device* device, const jfa_call* call, const jfa_tensor* output, uint64_t lse,
