@@ -180,7 +180,8 @@ TEST_CASE("backward: every prepare entry tells, and no gradient is written") {
                {shared, "key_offset[0] is -1"},
                {large, "key_offset[2] is 10"}};
   for (const auto& [problem, offset] : cases) {
-    CAPTURE(offset);
+    const auto which = offset;
+    CAPTURE(which);
     Setup wrong(problem);
     REQUIRE(wrong.run_backward().ok());
     check_bad(wrong.run_backward(), offset);

@@ -182,7 +182,8 @@ TEST_CASE("unseen rows: what a NaN inside the window reaches ends with the tiles
     Device device = Device::open(name).value();
     const BackwardResult right = check_backward(device, clean);
     for (const auto& [tensor, spoil_it] : tensors) {
-      CAPTURE(tensor);
+      const std::string which = tensor;
+      CAPTURE(which);
       BackwardProblem spoilt = clean;
       spoil_it(spoilt);
       const BackwardResult result = run_backward(device, spoilt);
