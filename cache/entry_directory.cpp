@@ -111,7 +111,7 @@ Lookup EntryDirectory::find(const Digest& request, const std::string& compiler,
   const std::string folder = root_ + "/v1/" + name.folder();
   FileInfo info;
   if (files_->info(folder, info)) return {};
-  // v1 itself is looked at, too: below the root no symbolic link is followed.
+  // v1 itself is looked at, too: entries are read by way of no symbolic link below the root.
   FileInfo entries;
   if (const auto error = files_->info(root_ + "/v1", entries)) return {};
   if (entries.type != FileType::kDirectory) info = entries;
