@@ -19,8 +19,10 @@ int main(int argc, char** argv) try {
 
   // With queries of zero every key weighs the same, so each output is the mean of its sequence's values.
   std::vector<Bf16> host_value(key_elements);
-  for (std::size_t i = 0; i < host_value.size(); ++i)
-    host_value[i] = static_cast<float>(i / (heads * head_dim));
+  for (std::size_t i = 0; i < host_value.size(); ++i) {
+    const std::size_t row = i / (heads * head_dim);
+    host_value[i] = static_cast<float>(row);
+  }
   const DeviceArray<Bf16> query(device, std::vector<Bf16>(query_elements, 0)),
       key(device, std::vector<Bf16>(key_elements, 1)), value(device, host_value);
 

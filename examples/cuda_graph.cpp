@@ -55,7 +55,10 @@ int main(int argc, char** argv) try {
   jfa::Device device = jfa::Device::open(argc > 1 ? argv[1] : "sim:sm_100a").value();
 
   std::vector<Bf16> host_value(kMostRows * kRow);
-  for (std::size_t i = 0; i < host_value.size(); ++i) host_value[i] = static_cast<float>(i / kRow);
+  for (std::size_t i = 0; i < host_value.size(); ++i) {
+    const std::size_t row = i / kRow;
+    host_value[i] = static_cast<float>(row);
+  }
   const DeviceArray<Bf16> query(device, std::vector<Bf16>(host_value.size(), 0)), value(device, host_value);
   DeviceArray<Bf16> output(device, host_value.size());
   DeviceArray<std::int32_t> offset(device,
