@@ -145,7 +145,7 @@ class BackwardCall {
  public:
   BackwardCall(const Device::Impl& device, const LoadedKernels& kernels, const BackwardLaunches& launches,
                std::uint64_t workspace, CUstream stream)
-      : launcher_(device, kernels, stream),
+      : launcher_(device, kernels, stream, launches.watch),
         kernels_(kernels),
         plan_(*kernels.plan.backward),
         launches_(launches),

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "jfa/cache.h"
+#include "runtime/log.h"
 #include "runtime/nvrtc.h"
 
 namespace jfa {
@@ -57,6 +58,7 @@ Result<KernelCache*> process_cache() {
   ProcessCache& process = the_process_cache();
   std::lock_guard lock(process.mutex);
   if (!process.cache) {
+    if (Status status = read_log_environment(); !status.ok()) return status;
     Result<CacheOptions> options = cache_options_from_environment();
     if (!options) return options.status();
     // A process that finds all its kernels never loads NVRTC; without NVRTC, what others compiled is still
@@ -67,6 +69,7 @@ Result<KernelCache*> process_cache() {
       options->compiler = (*nvrtc)->identity();
     }
     options->on_event = process.on_event;
+    options->log = process_log();
     process.cache = new KernelCache(*std::move(options));
   }
   return process.cache;

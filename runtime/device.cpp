@@ -7,8 +7,11 @@
 #include <map>
 #include <mutex>
 
+#include "cache/log_record.h"
 #include "runtime/call_stream.h"
 #include "runtime/fork_guard.h"
+#include "runtime/log.h"
+#include "runtime/ranges.h"
 
 namespace jfa {
 namespace {
@@ -86,6 +89,8 @@ Device::Impl::~Impl() {
 }
 
 Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& source) {
+  if (Status status = read_log_environment(); !status.ok()) return status;
+  open_ranges();
   auto impl = std::make_shared<Impl>(source);
   const Result<bool> check_offsets = wants_offset_checks();
   if (!check_offsets) return check_offsets.status();
@@ -113,6 +118,9 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
 
   result = driver.cuDevicePrimaryCtxRetain(&impl->context, impl->device);
   if (result != CUDA_SUCCESS) return impl->failure(result, "retaining the primary context");
+  if (log_wants(LogLevel::kInfo))
+    log(LogLevel::kInfo,
+        log_record({"device", impl->name, impl->gpu_name, impl->target, fmt::format("{}", impl->sm_count)}));
   return impl;
 }
 

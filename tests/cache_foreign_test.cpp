@@ -71,8 +71,7 @@ TEST_CASE("a directory of somebody else is not taken for a cache: refused by nam
     Watched cache(directory);
     CHECK(cache.compile(3) == 3);
     REQUIRE(cache.lines.size() == 1);
-    CHECK(cache.lines[0] ==
-          "jfa: no cache directory: " + status.message() + "; kernels are kept in memory only");
+    CHECK(cache.lines[0] == "no cache directory: " + status.message() + "; kernels are kept in memory only");
     CHECK(files_below(directory) == before);
     CHECK(std::distance(fs::recursive_directory_iterator(directory), {}) == names);
   }

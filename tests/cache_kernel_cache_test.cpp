@@ -332,7 +332,7 @@ TEST_CASE("a compilation over the limit is logged while it runs and when it ends
   std::vector<std::string> lines;
   CacheOptions options = quiet_options(directory.path());
   options.slow_compile_ms = 20;
-  options.log = [&](const std::string& line) {
+  options.log.write = [&](LogLevel, const std::string& line) {
     const std::lock_guard lock(mutex);
     lines.push_back(line);
   };
@@ -350,8 +350,8 @@ TEST_CASE("a compilation over the limit is logged while it runs and when it ends
                             })
             .ok());
   REQUIRE(lines.size() == 2);
-  CHECK(lines[0].starts_with("jfa: still compiling forward-slow after 0.0 s"));
-  CHECK(lines[1].starts_with("jfa: compiled forward-slow in "));
+  CHECK(lines[0].starts_with("still compiling forward-slow after 0.0 s"));
+  CHECK(lines[1].starts_with("compiled forward-slow in "));
   CHECK(lines[1].ends_with("cached in " + directory.path()));
   lines.clear();
   options.slow_compile_ms = std::numeric_limits<std::int64_t>::max();  // never
@@ -457,7 +457,7 @@ TEST_CASE("an image by another compiler than expected is used, and stored under 
   const TemporaryDirectory directory;
   std::vector<std::string> lines;
   CacheOptions options = quiet_options(directory.path());
-  options.log = [&](const std::string& line) { lines.push_back(line); };
+  options.log.write = [&](LogLevel, const std::string& line) { lines.push_back(line); };
   const CompileRequest request = make_request("kernel");
   CHECK(
       KernelCache(options).get_or_compile(request, [&] { return make_image(request, "build-id:new"); }).ok());

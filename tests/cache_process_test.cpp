@@ -200,7 +200,7 @@ TEST_CASE("a holder that never lets go is waited for so long, then named, and th
   CacheOptions options = quiet_options(directory / "cache");
   options.lock_wait_ms = 200;
   options.slow_compile_ms = 20;
-  options.log = [&](const std::string& line) { lines.push_back(line); };
+  options.log.write = [&](LogLevel, const std::string& line) { lines.push_back(line); };
   KernelCache cache(options);
   const auto image = cache.get_or_compile(request, [&] { return make_image(request); });
   REQUIRE(image.ok());

@@ -36,7 +36,7 @@ struct Places {
     return image->cubin == make_image(request, kCompiler, place).cubin;
   }
   int lines_about(const std::string& place) const {
-    const std::string start = "jfa: cached kernel " + parent / place;
+    const std::string start = "cached kernel " + parent / place;
     const std::string end = std::string(" is not used: the driver refuses it: ") + kWhy;
     return static_cast<int>(std::ranges::count_if(watched.lines, [&](const std::string& line) {
       return line.starts_with(start) && line.ends_with(end);

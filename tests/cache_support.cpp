@@ -71,7 +71,6 @@ CacheOptions quiet_options(const std::string& directory, std::shared_ptr<FileSys
   options.directory = directory;
   options.compiler = kCompiler;
   options.file_system = std::move(files);
-  options.log = [](const std::string&) {};
   return options;
 }
 
@@ -138,7 +137,7 @@ std::int64_t stamp_age_s(const std::string& path) {
 
 Watched::Watched(const std::string& directory, std::shared_ptr<FileSystem> files)
     : options(quiet_options(directory, std::move(files))) {
-  options.log = [this](const std::string& line) { lines.push_back(line); };
+  options.log.write = [this](LogLevel, const std::string& line) { lines.push_back(line); };
 }
 
 int Watched::compile(int count, int from) {

@@ -37,7 +37,7 @@ KernelImage make_image(const CompileRequest& request, const std::string& compile
                        std::size_t padding_bytes = 0);
 bool made_from(const KernelImage& image, const CompileRequest& request);
 
-/// Options that say nothing on stderr.
+/// Options for `directory`, with kCompiler.
 CacheOptions quiet_options(const std::string& directory, std::shared_ptr<FileSystem> files = nullptr);
 
 /// A compile function that makes make_image(request) and counts.

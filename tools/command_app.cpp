@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/command_line.h"
+#include "tools/command_log.h"
 #include "tools/companion.h"
 #include "tools/standard_streams.h"
 
@@ -38,6 +39,7 @@ int run_commands(int argc, const char* const* argv, std::span<const AddCommand> 
   CLI::App app{"Jagged flash attention, compiled at run time for exactly the attention at hand", "jfa"};
   std::string program = "jfa";
   return run_program(program, [&] {
+    show_log();
     app.set_version_flag("--version", "jfa " JFA_VERSION);
     app.require_subcommand(1);
     app.parse_complete_callback([&] { program += subcommand_of(app); });

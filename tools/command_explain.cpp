@@ -10,6 +10,7 @@
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "runtime/log.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_cache.h"
 #include "tools/command_line.h"
@@ -57,6 +58,7 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
     if (!error && !foreign.empty())
       return fail(kCommand, Status::unavailable(no_cache(settings->directory, foreign)));
   }
+  settings->log = process_log();
   settings->write = false;  // to look at an entry is not to use it
   if (const auto nvrtc = Nvrtc::instance()) settings->compiler = (*nvrtc)->identity();
   KernelCache cache(std::move(*settings));

@@ -14,6 +14,7 @@
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "runtime/log.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_line.h"
 #include "tools/input_file.h"
@@ -70,8 +71,9 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
   }
   // Why there is no directory is this command's own failure; it is not said twice.
   const auto opened = std::make_shared<std::atomic<bool>>(false);
-  cache_options->log = [opened](const std::string& line) {
-    if (*opened) say(line + "\n");
+  cache_options->log = process_log();
+  cache_options->log.write = [opened](LogLevel level, const std::string& line) {
+    if (*opened) log(level, line);
   };
   auto cache = std::make_unique<KernelCache>(std::move(*cache_options));
   const KernelCache::State state = cache->state();

@@ -8,7 +8,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-wheels=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96)  # nvrtc.h and NVRTC; cuda.h
+# nvrtc.h and NVRTC; cuda.h; nvtx3/nvToolsExt.h
+wheels=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-nvtx==13.0.85)
 wheel_dir=$root/.local/cuda
 oldest_cuda=12090  # as cuda.h counts: 12.9, the first with the sm_100f family targets
 
@@ -36,7 +37,7 @@ install_packages() {
 # toolkit_at folder: whether a CUDA toolkit that is new enough lies there.
 toolkit_at() {
   local version
-  [[ -r $1/include/cuda.h && -r $1/include/nvrtc.h ]] || return 1
+  [[ -r $1/include/cuda.h && -r $1/include/nvrtc.h && -r $1/include/nvtx3/nvToolsExt.h ]] || return 1
   version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\)$/\1/p' "$1/include/cuda.h")
   [[ ${version:-0} -ge $oldest_cuda ]] || return 1
   compgen -G "$1/lib64/libnvrtc.so*" >/dev/null || compgen -G "$1/lib/libnvrtc.so*" >/dev/null
