@@ -52,6 +52,8 @@ std::vector<jfa::Configuration> configurations(const std::string& target) {
 jfa::Result<bool> print_kernel(const jfa::Configuration& configuration) {
   const auto spec = jfa::specialize(configuration);
   if (!spec.ok()) return spec.status();
+  if (jfa::is_virtual(spec->target))
+    return jfa::Status::invalid_argument("target '" + configuration.target + "' has no machine code");
   const auto plan = jfa::plan(*spec);
   if (!plan.ok()) return plan.status();
   const auto compiled = jfa::compile(jfa::emit(*plan), *spec);

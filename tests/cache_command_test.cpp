@@ -34,8 +34,8 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 std::vector<std::string> entries_of(const std::string& directory) {
   std::vector<std::string> paths;
-  if (!fs::exists(directory + "/v1")) return paths;
-  for (const auto& entry : fs::recursive_directory_iterator(directory + "/v1")) {
+  if (!fs::exists(directory + "/v2")) return paths;
+  for (const auto& entry : fs::recursive_directory_iterator(directory + "/v2")) {
     if (entry.is_regular_file()) paths.push_back(entry.path());
   }
   return paths;

@@ -80,6 +80,7 @@ bool report_nvrtc() {
     line("", fmt::format("its companion {} is missing: compiling will fail", nvrtc.missing_builtins()));
   }
   for (const Target target : all_targets()) {
+    if (is_virtual(target)) continue;  // known or unknown with the real one
     const Status status = nvrtc.knows(std::string(to_string(target)));
     line("", fmt::format("{}: {}", to_string(target), status.ok() ? "known" : status.message()));
   }
@@ -110,6 +111,7 @@ bool report_cache() {
 void report_variables() {
   std::vector<std::string> names(std::begin(kNvrtcVariables), std::end(kNvrtcVariables));
   names.emplace_back("JFA_CHECK_OFFSETS");
+  names.emplace_back("JFA_LINE_INFO");
   for (const CacheVariable& variable : cache_variables()) names.emplace_back(variable.name);
   bool any = false;
   for (const std::string& name : names) {
