@@ -140,7 +140,9 @@ TEST_CASE("line information changes no machine code, and a virtual target's PTX 
     spec.padded_dim = 16;
     CAPTURE(jfa::name(spec));
     const auto compile = [&](bool line_info) {
-      return nvrtc()->compile(jfa::emit(jfa::plan(spec).value(), line_info)).value();
+      jfa::KernelSource source = jfa::emit(jfa::plan(spec).value(), line_info);
+      source.name = "kernel";  // constants of the source are named after its file
+      return nvrtc()->compile(source).value();
     };
     const jfa::KernelImage plain = compile(false);
     const jfa::KernelImage with_lines = compile(true);
