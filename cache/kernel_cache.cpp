@@ -194,8 +194,8 @@ Result<KernelImage> KernelCache::Impl::call_compiler(const CompileRequest& reque
       compiled = Status::internal("compiling '" + request.name + "': " + error.what());
     }
   }
-  if (compiled.ok() && compiled->cubin.empty()) {
-    compiled = Status(ErrorKind::kCompile, "compiling '" + request.name + "' gave an empty cubin");
+  if (compiled.ok() && compiled->cubin.empty() && compiled->ptx.empty()) {
+    compiled = Status(ErrorKind::kCompile, "compiling '" + request.name + "' gave neither cubin nor PTX");
   }
   if (compiled.ok() && compiled->target.empty()) compiled->target = request.target;
   if (compiled.ok() && compiled->target != request.target) {

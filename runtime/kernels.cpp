@@ -63,8 +63,9 @@ CUresult load_library(Device::Impl& device, const KernelImage& image, CUlibrary*
   log->assign(16 * 1024, '\0');
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log->data(), reinterpret_cast<void*>(log->size())};
-  // Both kinds are to be had from one compilation; std::string ends the PTX with the NUL that is asked for.
+  // std::string ends the PTX with the NUL that is asked for.
   const std::string& code = device.image_kind == ImageKind::kCubin ? image.cubin : image.ptx;
+  if (code.empty()) return CUDA_ERROR_INVALID_IMAGE;  // the driver would read on behind it
   const CUresult result =
       device.driver.cuLibraryLoadData(library, code.c_str(), options, values, 2, nullptr, nullptr, 0);
   log->resize(std::min(log->find('\0'), log->size()));
@@ -184,7 +185,7 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
   if (const LoadedKernels* found = device.kernels.find(spec)) return found;
   const Result<KernelPlan> plan = jfa::plan(spec);
   if (!plan) return plan.status();
-  const KernelSource source = emit(*plan);
+  const KernelSource source = emit(*plan, device.line_info);
   const Range range((call_watchers.load(std::memory_order_relaxed) & kRangeWatcher) != 0,
                     ("load " + name(spec)).c_str());
 

@@ -37,16 +37,18 @@ struct Version {
   auto operator<=>(const Version&) const = default;
 };
 
-// The oldest NVRTC that knows a target, as the release notes have it.
+// The oldest NVRTC that knows a target, as the release notes have it; real and virtual ones came together.
 struct TargetVersion {
-  std::string_view target;
+  std::string_view architecture;
   Version oldest;
 };
 constexpr TargetVersion kTargetVersions[] = {
-    {"sm_90a", {12, 0}}, {"sm_100a", {12, 8}}, {"sm_100f", {12, 9}}, {"sm_103a", {12, 9}}};
+    {"90a", {12, 0}}, {"100a", {12, 8}}, {"100f", {12, 9}}, {"103a", {12, 9}}};
 constexpr Version kOldestForAllTargets{12, 9};
 
 std::string to_string(Version version) { return fmt::format("{}.{}", version.major, version.minor); }
+
+bool is_virtual(std::string_view target) { return target.starts_with("compute_"); }
 
 // 100 for "sm_100f", 0 if there is no number.
 int architecture_of(std::string_view target) {
@@ -225,7 +227,8 @@ const std::string& Nvrtc::missing_builtins() const { return library_->missing_bu
 std::vector<int> Nvrtc::architectures() const { return library_->architectures; }
 
 Status Nvrtc::knows(const std::string& target) const {
-  const auto* row = std::ranges::find(kTargetVersions, target, &TargetVersion::target);
+  const auto* row =
+      std::ranges::find(kTargetVersions, target.substr(target.find('_') + 1), &TargetVersion::architecture);
   const bool in_table = row != std::end(kTargetVersions);
   const bool listed = std::ranges::count(library_->architectures, architecture_of(target)) > 0;
   if (listed && (!in_table || library_->version >= row->oldest)) return {};
@@ -272,10 +275,10 @@ Result<KernelImage> Nvrtc::compile(const KernelSource& source) const {
   if (Status status = knows(source.target); !status.ok()) return status;
   const Library& nvrtc = *library_;
 
-  // A real architecture: ptxas runs inside, so its errors come now and both cubin and PTX are to be had.
+  const bool with_cubin = !is_virtual(source.target);
   std::vector<std::string> options = source.options;
   options.push_back("--gpu-architecture=" + source.target);
-  options.push_back("--ptxas-options=-v");  // the log has the facts
+  if (with_cubin) options.push_back("--ptxas-options=-v");  // the log has the facts
   // Ours is the only cache.
   if (nvrtc.version >= Version{12, 9}) options.push_back("--no-cache");
   std::vector<const char*> arguments;
@@ -308,19 +311,23 @@ Result<KernelImage> Nvrtc::compile(const KernelSource& source) const {
   image.name = source.name;
   image.target = source.target;
   image.compiler = identity();
-  result = read(program.get(), nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, false, &image.cubin);
+  if (with_cubin)
+    result = read(program.get(), nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, false, &image.cubin);
   if (result == NVRTC_SUCCESS)
     result = read(program.get(), nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, true, &image.ptx);
-  if (result != NVRTC_SUCCESS || image.cubin.empty() || image.ptx.empty())
-    return Status(ErrorKind::kCompile,
-                  fmt::format("NVRTC {} ({}) compiled {} but yields no cubin and PTX: {}", version(), path(),
-                              source.name, nvrtc.nvrtcGetErrorString(result)));
-  image.facts = parse_facts(log);
-  for (const std::string& entry : source.entries)
-    if (!image.facts.contains(entry))
-      return Status(ErrorKind::kInternal,
-                    fmt::format("the compiler's log does not speak of entry {} of {}", entry, source.name),
-                    log);
+  if (result != NVRTC_SUCCESS || image.cubin.empty() == with_cubin || image.ptx.empty())
+    return Status(
+        ErrorKind::kCompile,
+        fmt::format("NVRTC {} ({}) compiled {} but yields no {}PTX: {}", version(), path(), source.name,
+                    with_cubin ? "cubin and " : "", nvrtc.nvrtcGetErrorString(result)));
+  if (with_cubin) {
+    image.facts = parse_facts(log);
+    for (const std::string& entry : source.entries)
+      if (!image.facts.contains(entry))
+        return Status(ErrorKind::kInternal,
+                      fmt::format("the compiler's log does not speak of entry {} of {}", entry, source.name),
+                      log);
+  }
   image.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return image;

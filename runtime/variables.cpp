@@ -22,6 +22,8 @@ constexpr Variable kVariables[] = {
      "`1`: warnings, compilations, cache hits and misses; `2`: also a line a call"},
     {"JFA_CHECK_OFFSETS", "`0`, `1`", "`0`",
      "`1`: every call waits for its stream and returns what is wrong with its offsets"},
+    {"JFA_LINE_INFO", "`0`, `1`", "`0`",
+     "`1`: kernels for GPUs carry line information, for profilers and debuggers, under keys of their own"},
     {"JFA_NVRTC", "file or folder", "searched for", "the NVRTC to use; nothing else is tried"},
     {"JFA_IGNORE_TOOLKIT", "`0`, `1`", "`0`",
      "`1`: an installed CUDA toolkit is not looked for, neither by the library nor by the build"},

@@ -51,7 +51,7 @@ TEST_CASE("the directory is 0700, entries 0600, and nothing is left behind") {
   const mode_t old_mask = ::umask(0);
   fill(directory, make_request("kernel"));
   ::umask(old_mask);
-  for (const char* name : {"", "/v1", "/locks", "/tmp", "/damaged"}) {
+  for (const char* name : {"", "/v2", "/locks", "/tmp", "/damaged"}) {
     struct stat status;
     REQUIRE(::stat((directory + name).c_str(), &status) == 0);
     CHECK((status.st_mode & 07777) == 0700);
@@ -129,6 +129,7 @@ TEST_CASE(
     const auto empty = cache.get_or_compile(request, [&]() -> Result<KernelImage> {
       KernelImage image = make_image(request);
       image.cubin.clear();
+      image.ptx.clear();
       return image;
     });
     CHECK(empty.status().kind() == ErrorKind::kCompile);
@@ -147,7 +148,7 @@ TEST_CASE(
     });
     CHECK(other.status().message().find("'sm_90a' instead of 'sm_100f'") != std::string::npos);
   }
-  CHECK(files_below(directory / "v1").empty());
+  CHECK(files_below(directory / "v2").empty());
   std::atomic<int> compiles{0};
   CHECK(cache.get_or_compile(request, counting(request, compiles)).ok());
   CHECK(compiles == 1);
@@ -225,7 +226,7 @@ TEST_CASE("bug-pool 68: another compiler misses, both entries stay, and going ba
     CHECK(cache.get_or_compile(request, [&] { return make_image(request, "build-id:y"); }).ok());
     CHECK(cache.stats().compiles == 1);
   }
-  CHECK(files_below(directory / "v1").size() == 2);
+  CHECK(files_below(directory / "v2").size() == 2);
   options.compiler = "build-id:x";
   KernelCache back(options);
   CHECK(back.get_or_compile(request, kMustNotCompile).value()->compiler == "build-id:x");
@@ -247,7 +248,7 @@ TEST_CASE("bug-pool 67: one source for two targets is two entries, each served f
   second.target = "sm_103a";
   fill(directory.path(), first);
   fill(directory.path(), second);
-  CHECK(files_below(directory / "v1").size() == 2);
+  CHECK(files_below(directory / "v2").size() == 2);
   KernelCache cache(quiet_options(directory.path()));
   CHECK(cache.get_or_compile(first, kMustNotCompile).value()->target == "sm_100f");
   CHECK(cache.get_or_compile(second, kMustNotCompile).value()->target == "sm_103a");
@@ -399,7 +400,7 @@ TEST_CASE("prepare() compiles in the background, once, and a call joins it") {
     }
   }
   CHECK(compiles == 21);
-  CHECK(files_below(directory / "v1").size() == 21);
+  CHECK(files_below(directory / "v2").size() == 21);
 }
 
 TEST_CASE("a discarded image is forgotten everywhere and made anew") {
@@ -416,7 +417,7 @@ TEST_CASE("a discarded image is forgotten everywhere and made anew") {
   std::atomic<int> compiles{0};
   CHECK(cache.get_or_compile(request, counting(request, compiles)).ok());
   CHECK(compiles == 1);
-  CHECK(files_below(parent / "own/v1").size() == 1);
+  CHECK(files_below(parent / "own/v2").size() == 1);
 }
 
 TEST_CASE("a refused image does not hide another compiler's beside it") {

@@ -91,7 +91,7 @@ TEST_CASE("8 processes of 32 threads, cold: one compilation a key") {
   gate.release();
   CHECK(wrong_exits(processes) == 0);
   CHECK(marks_in(directory / "marks") == kKeys);
-  CHECK(files_below(directory / "cache/v1").size() == kKeys);
+  CHECK(files_below(directory / "cache/v2").size() == kKeys);
   count_faults("cold starts of 8 processes x 32 threads", 1);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("bug-pool 72: 16 processes, 8 kernels, 50 cold rounds [cpu]") {
     gate.release();
     wrong += wrong_exits(processes);
     CHECK(marks_in(directory / "marks") == 8);
-    CHECK(files_below(directory / "cache/v1").size() == 8);
+    CHECK(files_below(directory / "cache/v2").size() == 8);
     CHECK(files_below(directory / "cache/tmp").empty());
     CHECK(files_below(directory / "cache/locks").empty());
     EntryDirectory entries(posix_file_system(), directory / "cache", EntryDirectory::Access::kPrivate);

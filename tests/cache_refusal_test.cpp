@@ -61,8 +61,8 @@ TEST_CASE("refused images are passed over place by place, each with a line, unti
   CHECK(places.came_from(fresh, 0));
   CHECK(places.compiles == 1);
   CHECK(files_below(places.parent / "own/damaged").size() == 1);
-  CHECK(files_below(places.parent / "own/v1").size() == 1);
-  for (const char* place : {"own/v1", "first/v1", "second/v1", "kernels.jfab"}) {
+  CHECK(files_below(places.parent / "own/v2").size() == 1);
+  for (const char* place : {"own/v2", "first/v2", "second/v2", "kernels.jfab"}) {
     CAPTURE(std::string(place));
     CHECK(places.lines_about(place) == 1);
   }
@@ -81,7 +81,7 @@ TEST_CASE("a bundle that was packed from a refused entry is passed over with it"
   KernelCache cache(places.watched.options);
   cache.discard(places.request, *cache.find(places.request), kWhy);
   CHECK(cache.find(places.request) == nullptr);
-  CHECK(places.lines_about("own/v1") == 1);
+  CHECK(places.lines_about("own/v2") == 1);
   CHECK(places.lines_about("kernels.jfab") == 1);
 }
 
@@ -93,14 +93,14 @@ TEST_CASE("a refused entry of a directory that is not written is passed over, an
   cache.discard(places.request, *cache.find(places.request), kWhy);
   CHECK(places.came_from(cache.get_or_compile(places.request, kMustNotCompile).value(), 2));
   CHECK(files_below(places.parent / "own") == before);
-  CHECK(places.lines_about("own/v1") == 1);
+  CHECK(places.lines_about("own/v2") == 1);
 }
 
 TEST_CASE("a refused image that somebody has replaced on disk takes nothing else with it") {
   Places places;
   KernelCache cache(places.watched.options);
   const SharedImage refused = cache.find(places.request);
-  fs::remove_all(places.parent / "own/v1");
+  fs::remove_all(places.parent / "own/v2");
   fill(places.parent / "own", places.request, kCompiler, 5);
   cache.discard(places.request, *refused, kWhy);
   CHECK(places.came_from(cache.find(places.request), 5));

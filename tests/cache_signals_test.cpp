@@ -55,7 +55,7 @@ TEST_CASE("under a limit of file sizes a kernel stays in memory, with one line a
                                                                                                          : 4;
     }));
     CHECK(status == 0);
-    for (const char* folder : {"cache/v1", "cache/tmp", "cache/locks"})
+    for (const char* folder : {"cache/v2", "cache/tmp", "cache/locks"})
       CHECK(files_below(directory / folder).empty());
   }
   count_faults("a limit of file sizes", 6);

@@ -31,6 +31,11 @@ class TemporaryDirectory {
 
 inline const std::string kCompiler = "build-id:0123abcd";
 
+/// Bytes that do not compress, the same every time.
+std::string noise(std::size_t bytes);
+/// A frame of Zstandard that holds up to 128 KiB as they are: another one than ours makes.
+std::string raw_frame(const std::string& content);
+
 CompileRequest make_request(const std::string& source, const std::string& name = "forward-test");
 /// The image that the counting compiler makes of a request: its cubin says which source it came from.
 KernelImage make_image(const CompileRequest& request, const std::string& compiler = kCompiler,

@@ -127,7 +127,7 @@ TEST_CASE("a refused kernel of a read-only directory or a bundle is passed over 
               {"JFA_CACHE_READ_ONLY_DIRS", parent / "forged"},
               {"JFA_BUNDLES", bundles}},
              1, 3) == kLoaded);
-  CHECK(files_below(parent / "new/v1").size() == 1);
+  CHECK(files_below(parent / "new/v2").size() == 1);
   // ... and fetched where somebody has, also where nothing may be compiled.
   const Status status = write_bundle_with(parent / "good.jfab", [](BundleWriter& writer) {
     return writer.add(decode_entry(stored().whole).value());

@@ -75,6 +75,7 @@ bool report_nvrtc() {
     line("", fmt::format("its companion {} is missing: compiling will fail", nvrtc.missing_builtins()));
   }
   for (const Target target : all_targets()) {
+    if (is_virtual(target)) continue;  // known or unknown with the real one
     const Status status = nvrtc.knows(std::string(to_string(target)));
     line("", fmt::format("{}: {}", to_string(target), status.ok() ? "known" : status.message()));
   }
