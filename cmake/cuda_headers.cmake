@@ -26,8 +26,7 @@ if(NOT JFA_NVTX_INCLUDE_DIR)
                       "PyPI's nvidia-nvtx; run tools/quickstart, or set JFA_NVTX_INCLUDE_DIR")
 endif()
 add_library(jfa_cuda_headers INTERFACE)
-target_include_directories(jfa_cuda_headers SYSTEM INTERFACE $<BUILD_INTERFACE:${JFA_CUDA_INCLUDE_DIR}>
-                                                             $<BUILD_INTERFACE:${JFA_NVTX_INCLUDE_DIR}>)
+target_include_directories(jfa_cuda_headers SYSTEM INTERFACE ${JFA_CUDA_INCLUDE_DIR} ${JFA_NVTX_INCLUDE_DIR})
 
 # Programs of the build tree find the wheels' NVRTC without being told.
 if(JFA_CUDA_INCLUDE_DIR STREQUAL "${cuda_wheels}/include")

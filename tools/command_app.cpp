@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "jfa/version.h"
 #include "tools/command_line.h"
 #include "tools/command_log.h"
 #include "tools/companion.h"
@@ -40,7 +41,7 @@ int run_commands(int argc, const char* const* argv, std::span<const AddCommand> 
   std::string program = "jfa";
   return run_program(program, [&] {
     show_log();
-    app.set_version_flag("--version", "jfa " JFA_VERSION);
+    app.set_version_flag("--version", std::string("jfa ") + version_and_commit());
     app.require_subcommand(1);
     app.parse_complete_callback([&] { program += subcommand_of(app); });
     int exit_code = kSuccess;
