@@ -37,7 +37,7 @@ Status check_items(const ValidCall& valid, const WorkspaceMap& map) {
 }
 
 Status enqueue(Device::Impl& impl, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
-               Workspace workspace, CUstream cu_stream, CallWatch& watch) {
+               const Workspace& workspace, CUstream cu_stream, CallWatch* watch) {
   if (Status status = impl.usable(); !status.ok()) return status;
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
@@ -45,7 +45,8 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const Tensor& outp
   if (!valid_output) return valid_output.status();
   const Result<KernelSpec> spec = specialize_call(call, Pass::forward, impl.target);
   if (!spec) return spec.status();
-  if (watch.traces()) watch.describe(*spec, *valid, forward_bytes(*valid, call, *valid_output, lse));
+  if (watch && watch->traces())
+    watch->describe(*spec, *valid, forward_bytes(*valid, call, *valid_output, lse));
 
   if (valid->batch == 0 || valid->query.rows == 0 || valid->query.heads == 0) {
     if (Status earlier = earlier_bad_offset(impl, cu_stream); !earlier.ok()) return earlier;
@@ -55,7 +56,7 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const Tensor& outp
 
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
   if (!kernels) return kernels.status();
-  if (watch.traces()) watch.loaded(**kernels);
+  if (watch && watch->traces()) watch->loaded(**kernels);
   const WorkspaceMap map = workspace_map((*kernels)->plan, workspace_shape(*valid));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
   if (Status status = validate_workspace(workspace, map.bytes,
@@ -75,7 +76,7 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const Tensor& outp
     return status;
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
-  const Range range(watch.ranges(), (*kernels)->name.c_str());
+  const Range range(watch && watch->ranges(), (*kernels)->name.c_str());
   Status launched = launch(impl, **kernels, {*valid, call, *valid_output, lse, map, on->report(), watch},
                            scoped.address(), cu_stream);
   return launched.ok() ? on->verdict_at_once(scoped.address()) : launched;
@@ -85,10 +86,9 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const Tensor& outp
 
 Status forward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
                Workspace workspace, Stream stream) {
-  CallWatch watch(device.impl(), Pass::forward);
-  Status status = enqueue(device.impl(), call, output, lse, workspace, static_cast<CUstream>(stream), watch);
-  watch.ended(status);
-  return status;
+  return watched(device.impl(), Pass::forward, [&](CallWatch* watch) {
+    return enqueue(device.impl(), call, output, lse, workspace, static_cast<CUstream>(stream), watch);
+  });
 }
 
 Result<std::uint64_t> workspace_bytes(const AttentionCall& call) {

@@ -55,7 +55,7 @@ Status clear_gradients(Device::Impl& device, const ValidBackward& tensors, CUstr
 }
 
 Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTensors& given,
-               Workspace workspace, CUstream cu_stream, CallWatch& watch) {
+               const Workspace& workspace, CUstream cu_stream, CallWatch* watch) {
   if (Status status = impl.usable(); !status.ok()) return status;
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
@@ -63,7 +63,8 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTens
   if (!tensors) return tensors.status();
   const Result<KernelSpec> spec = specialize_call(call, Pass::backward, impl.target);
   if (!spec) return spec.status();
-  if (watch.traces()) watch.describe(*spec, *valid, backward_bytes(*valid, call, *tensors, given.lse_grad));
+  if (watch && watch->traces())
+    watch->describe(*spec, *valid, backward_bytes(*valid, call, *tensors, given.lse_grad));
   if (trivially_zero(*valid)) {
     if (Status earlier = earlier_bad_offset(impl, cu_stream); !earlier.ok()) return earlier;
     Status status = clear_header(impl, workspace,
@@ -75,7 +76,7 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTens
 
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
   if (!kernels) return kernels.status();
-  if (watch.traces()) watch.loaded(**kernels);
+  if (watch && watch->traces()) watch->loaded(**kernels);
   const BackwardWorkspaceMap map =
       backward_workspace_map((*kernels)->plan, workspace_shape(*valid, tensors->output_grad));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
@@ -103,7 +104,7 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTens
     return status;
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
-  const Range range(watch.ranges(), (*kernels)->name.c_str());
+  const Range range(watch && watch->ranges(), (*kernels)->name.c_str());
   Status launched =
       launch(impl, **kernels, {*valid, call, *tensors, given.lse, given.lse_grad, map, on->report(), watch},
              scoped.address(), cu_stream);
@@ -115,12 +116,11 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTens
 Status backward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
                 const OutputGradient& output_grad, std::uint64_t lse_grad, const Tensor& query_grad,
                 const Tensor& key_grad, const Tensor& value_grad, Workspace workspace, Stream stream) {
-  CallWatch watch(device.impl(), Pass::backward);
-  Status status =
-      enqueue(device.impl(), call, {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad},
-              workspace, static_cast<CUstream>(stream), watch);
-  watch.ended(status);
-  return status;
+  return watched(device.impl(), Pass::backward, [&](CallWatch* watch) {
+    return enqueue(device.impl(), call,
+                   {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad}, workspace,
+                   static_cast<CUstream>(stream), watch);
+  });
 }
 
 Result<std::uint64_t> backward_workspace_bytes(const AttentionCall& call, const OutputGradient& output_grad) {

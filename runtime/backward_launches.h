@@ -20,7 +20,7 @@ struct BackwardLaunches {
   std::uint64_t lse_grad;  // 0: none
   const BackwardWorkspaceMap& map;
   kernel::OffsetReport* report;  // null: none
-  CallWatch& watch;
+  CallWatch* watch;              // null: nobody watches
 };
 
 /// Enqueues prepare, delta, the gradient entries of the path that the call takes (see describe()) and, with

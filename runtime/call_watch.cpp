@@ -7,41 +7,32 @@
 #include "runtime/log.h"
 
 namespace jfa {
-void CallWatch::begin(const Device::Impl& device, Pass pass) {
-  Trace& trace = trace_.emplace();
-  trace.device = &device;
-  trace.pass = pass;
-  trace.start = Clock::now();
-}
 
 void CallWatch::describe(const KernelSpec& spec, const ValidCall& valid, std::uint64_t bytes) {
-  trace_->kernel = name(spec);
-  trace_->batch = valid.batch;
-  trace_->query_rows = valid.query.rows;
-  trace_->key_rows = valid.key.rows;
-  trace_->query_heads = valid.query.heads;
-  trace_->key_heads = valid.key.heads;
-  trace_->head_dim = valid.query.head_dim;
-  trace_->bytes = bytes;
+  kernel_ = name(spec);
+  batch_ = valid.batch;
+  query_rows_ = valid.query.rows;
+  key_rows_ = valid.key.rows;
+  query_heads_ = valid.query.heads;
+  key_heads_ = valid.key.heads;
+  head_dim_ = valid.query.head_dim;
+  bytes_ = bytes;
 }
 
-void CallWatch::loaded(const LoadedKernels& kernels) { trace_->request = kernels.request; }
-
-void CallWatch::add(std::string_view entry) {
-  if (!trace_->entries.empty()) trace_->entries += '+';
-  trace_->entries += entry;
+void CallWatch::launched(std::string_view entry) {
+  if (!entries_.empty()) entries_ += '+';
+  entries_ += entry;
 }
 
-void CallWatch::tell(const Status& status) const {
-  const double host_us = std::chrono::duration<double, std::micro>(Clock::now() - trace_->start).count();
+void CallWatch::ended(const Status& status) const {
+  const double host_us = std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
   const auto number = [](auto value) { return fmt::format("{}", value); };
   std::string result = jfa::name_of(status.kind());
   if (!status.ok()) result += ": " + status.message();
   log(LogLevel::kTrace,
-      log_record({"exec", trace_->device->name, name_of(trace_->pass), trace_->kernel, trace_->request,
-                  trace_->entries, number(trace_->batch), number(trace_->query_rows),
-                  number(trace_->key_rows), number(trace_->query_heads), number(trace_->key_heads),
-                  number(trace_->head_dim), number(trace_->bytes), fmt::format("{:.1f}", host_us), result}));
+      log_record({"exec", device_.name, name_of(pass_), kernel_, request_, entries_, number(batch_),
+                  number(query_rows_), number(key_rows_), number(query_heads_), number(key_heads_),
+                  number(head_dim_), number(bytes_), fmt::format("{:.1f}", host_us), result}));
 }
 
 }  // namespace jfa

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,57 +16,53 @@
 
 namespace jfa {
 
-/// Lives as long as the call. If nobody watches, it costs one relaxed load and does nothing more.
+/// Lives as long as a call that somebody watches.
 class CallWatch {
  public:
-  CallWatch(const Device::Impl& device, Pass pass)
-      : watchers_(call_watchers.load(std::memory_order_relaxed)), range_(ranges(), name_of(pass)) {
-    if (traces()) [[unlikely]]
-      begin(device, pass);
-  }
+  CallWatch(const Device::Impl& device, Pass pass, unsigned watchers)
+      : watchers_(watchers), range_(ranges(), name_of(pass)), device_(device), pass_(pass) {}
 
   bool traces() const { return (watchers_ & kTraceWatcher) != 0; }
   bool ranges() const { return (watchers_ & kRangeWatcher) != 0; }
 
-  // For those who trace: what is known when the arguments are valid, then when kernels are loaded.
+  // What the record says, if traces().
+  /// When the arguments are valid.
   void describe(const KernelSpec& spec, const ValidCall& valid, std::uint64_t bytes);
-  void loaded(const LoadedKernels& kernels);
-
+  /// When the kernels are loaded.
+  void loaded(const LoadedKernels& kernels) { request_ = kernels.request; }
   /// An entry was enqueued.
-  void launched(std::string_view entry) {
-    if (traces()) [[unlikely]]
-      add(entry);
-  }
-  /// The call's last word.
-  void ended(const Status& status) {
-    if (traces()) [[unlikely]]
-      tell(status);
-  }
+  void launched(std::string_view entry);
+  /// Writes the record.
+  void ended(const Status& status) const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Trace {
-    const Device::Impl* device = nullptr;
-    Pass pass{};
-    Clock::time_point start;
-    std::string kernel;
-    std::string request;
-    std::string entries;
-    std::int64_t batch = 0;
-    std::int64_t query_rows = 0, key_rows = 0;
-    std::int64_t query_heads = 0, key_heads = 0;
-    std::int64_t head_dim = 0;
-    std::uint64_t bytes = 0;
-  };
-
   static constexpr const char* name_of(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
-  void begin(const Device::Impl& device, Pass pass);
-  void add(std::string_view entry);
-  void tell(const Status& status) const;
 
   const unsigned watchers_;
   const Range range_;
-  std::optional<Trace> trace_;
+  const Clock::time_point start_ = Clock::now();
+  const Device::Impl& device_;
+  const Pass pass_;
+  std::string kernel_, request_, entries_;
+  std::int64_t batch_ = 0;
+  std::int64_t query_rows_ = 0, key_rows_ = 0;
+  std::int64_t query_heads_ = 0, key_heads_ = 0;
+  std::int64_t head_dim_ = 0;
+  std::uint64_t bytes_ = 0;
 };
+
+/// The whole of a public call: `enqueue` takes a CallWatch*, null if nobody watches, which costs no more than
+/// one relaxed load.
+template <class Enqueue>
+Status watched(const Device::Impl& device, Pass pass, Enqueue enqueue) {
+  const unsigned watchers = call_watchers.load(std::memory_order_relaxed);
+  if (watchers == 0) [[likely]]
+    return enqueue(nullptr);
+  CallWatch watch(device, pass, watchers);
+  Status status = enqueue(&watch);
+  if (watch.traces()) watch.ended(status);
+  return status;
+}
 
 }  // namespace jfa

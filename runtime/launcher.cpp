@@ -33,7 +33,7 @@ Status Launcher::launch(const LoadedEntry& entry, int ctas, void** arguments, St
   config.hStream = stream_;
   const CUresult result = device_.driver.cuLaunchKernelEx(&config, entry.function, arguments, nullptr);
   if (result == CUDA_SUCCESS) {
-    watch_.launched(entry.plan.name);
+    if (watch_ && watch_->traces()) watch_->launched(entry.plan.name);
     return {};
   }
   return failure(result, fmt::format("launching {}", entry.plan.name));

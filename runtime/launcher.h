@@ -30,7 +30,7 @@ enum class Start { kAfter, kOverlapping };
 /// device.
 class Launcher {
  public:
-  Launcher(const Device::Impl& device, const LoadedKernels& kernels, CUstream stream, CallWatch& watch)
+  Launcher(const Device::Impl& device, const LoadedKernels& kernels, CUstream stream, CallWatch* watch)
       : device_(device), kernels_(kernels), stream_(stream), watch_(watch) {}
 
   /// maps: as many as operands. substitute: see encode_ragged_map().
@@ -44,7 +44,7 @@ class Launcher {
   const Device::Impl& device_;
   const LoadedKernels& kernels_;
   CUstream stream_;
-  CallWatch& watch_;  // is told of every launch
+  CallWatch* watch_;  // is told of every launch; null: nobody is
 };
 
 /// CTAs for `items` of work: as many, but no more than the device holds at once.

@@ -25,7 +25,7 @@ struct ForwardLaunches {
   std::uint64_t lse;     // 0: not wanted
   const WorkspaceMap& map;
   kernel::OffsetReport* report;  // null: none
-  CallWatch& watch;
+  CallWatch* watch;              // null: nobody watches
 };
 
 /// Enqueues the prepare entry, the main entry and, where keys may be cut into parts, the merge entry. The

@@ -151,7 +151,7 @@ TEST_CASE("bug-pool 81: no home, a relative home and the root as home [cpu]") {
         [&](const char* name) { return std::string(name) == "HOME" ? home : nullptr; });
     REQUIRE(options.ok());
     std::vector<std::string> lines;
-    options->log = [&](const std::string& line) { lines.push_back(line); };
+    options->log.write = [&](LogLevel, const std::string& line) { lines.push_back(line); };
     KernelCache cache(*options);
     const CompileRequest request = make_request("kernel");
     CHECK(cache.get_or_compile(request, [&] { return make_image(request); }).ok());
