@@ -339,7 +339,7 @@ static void test_devices(jfa_device* device) {
   const uint8_t zeros[4] = {0, 0, 0, 0};
   uint8_t bytes[4] = {1, 2, 3, 4};
   CHECK(strcmp(jfa_device_name(device), "sim:sm_100a") == 0);
-  CHECK(strncmp(jfa_device_target(device), "sm_100", 6) == 0);
+  CHECK(strcmp(jfa_device_target(device), "compute_100f") == 0);
   CHECK(jfa_device_simulated(device) == 1);
   CHECK(jfa_device_name(NULL) == NULL && jfa_device_target(NULL) == NULL);
   CHECK_ERROR(jfa_device_open("toaster:0", &none), JFA_INVALID_ARGUMENT, "toaster:0");

@@ -65,7 +65,7 @@ TEST_CASE("JFA_VERBOSE=1 has the warnings, and every miss with its reasons") {
   CHECK(said.starts_with("jfa_verbose,1,device,sim:sm_100a,"));
   CHECK(has(said, "\njfa: no cache directory: /dev/null/cache"));
   CHECK(has(said, "\njfa: left out: bundle /dev/null/kernels.jfab"));
-  CHECK(has(said, "\njfa_verbose,1,cache,miss,forward-bf16-d16-sm_100f,"));
+  CHECK(has(said, "\njfa_verbose,1,cache,miss,forward-bf16-d16-compute_100f,"));
   CHECK(has(said, ",,,no cache directory: /dev/null/cache"));
 }
 
