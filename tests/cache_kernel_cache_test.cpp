@@ -454,6 +454,68 @@ TEST_CASE("images in memory are bounded, least recently used out first") {
   CHECK(compiles == 7);
 }
 
+TEST_CASE(
+    "who wants records gets one of every step, and of a miss what stored kernels of the name differ in") {
+  const TemporaryDirectory directory;
+  std::vector<std::string> lines;
+  std::string miss;
+  CacheOptions options = quiet_options(directory.path());
+  options.log.write = [&](LogLevel level, const std::string& line) {
+    CHECK(level == LogLevel::kInfo);
+    lines.push_back(line);
+  };
+  options.log.wants = [](LogLevel level) { return level <= LogLevel::kInfo; };
+  options.on_event = [&](const CacheEvent& event) {
+    if (event.kind == CacheEvent::Kind::kMiss) miss = event.detail;
+  };
+  const CompileRequest request = make_request("kernel");
+  const auto get = [&] {
+    KernelCache cache(options);
+    CHECK(cache.get_or_compile(request, [&] { return make_image(request, options.compiler); }).ok());
+    return cache.stats();
+  };
+  const CacheStats stats = get();
+  const std::string kernel = ",forward-test," + request_key(request).hex().substr(0, 16) + ",";
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == "jfa_verbose,1,cache,miss" + kernel + ",," + directory.path() + ": not there");
+  CHECK(lines[1] == "jfa_verbose,1,cache,compile start" + kernel + ",,");
+  CHECK(lines[2].starts_with("jfa_verbose,1,cache,compile end" + kernel));
+  CHECK(lines[3] == "jfa_verbose,1,cache,publish" + kernel + "," + only_entry(directory.path()) + ",");
+  CHECK(stats.published_bytes == fs::file_size(only_entry(directory.path())));
+
+  lines.clear();
+  get();
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] == "jfa_verbose,1,cache,hit" + kernel + "," + only_entry(directory.path()) + ",");
+
+  lines.clear();
+  options.compiler = "build-id:new";
+  get();
+  REQUIRE(!lines.empty());
+  CHECK(lines[0].find(" differs in compiler: " + kCompiler + " -> build-id:new") != std::string::npos);
+  CHECK(miss.find(" differs in compiler: ") != std::string::npos);
+
+  // Reasons cost a look at every entry: nobody pays for what nobody hears.
+  options.compiler = "build-id:newer";
+  options.log = {};
+  get();
+  CHECK(miss.empty());
+
+  // Many kernels of one name, each with an option of its own.
+  options = quiet_options(directory / "many");
+  for (int i = 0; i < 20; ++i) {
+    CompileRequest other = request;
+    other.options.push_back("-DN=" + std::to_string(i));
+    fill(directory / "many", other);
+  }
+  options.log = {[&](LogLevel, const std::string& line) { lines.push_back(line); },
+                 [](LogLevel) { return true; }};
+  lines.clear();
+  get();
+  REQUIRE(!lines.empty());
+  CHECK(lines[0].ends_with("; and 5 more"));
+}
+
 TEST_CASE("an image by another compiler than expected is used, and stored under its own") {
   const TemporaryDirectory directory;
   std::vector<std::string> lines;
