@@ -30,6 +30,7 @@ install(FILES ${PROJECT_BINARY_DIR}/jfaConfig.cmake ${PROJECT_BINARY_DIR}/jfaCon
 set(pc_libdir ${CMAKE_INSTALL_LIBDIR})
 set(pc_includedir ${CMAKE_INSTALL_INCLUDEDIR})
 file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 foreach(folder IN ITEMS pc_libdir pc_includedir)
   if(NOT IS_ABSOLUTE ${${folder}})
     set(${folder} "\${prefix}/${${folder}}")

@@ -9,6 +9,7 @@
 #include <span>
 #include <sstream>
 
+#include "jfa/version.h"
 #include "tests/command_runner.h"
 #include "tests/problems.h"
 #include "tools/attention_file.h"
@@ -212,7 +213,7 @@ TEST_CASE("help and usage") {
     CHECK(help.output.find(option) != std::string::npos);
   }
   CHECK(run_command({JFA_TOOL, "--help"}).output.find("precompile") != std::string::npos);
-  CHECK(run_command({JFA_TOOL, "--version"}).output.rfind("jfa ", 0) == 0);
+  CHECK(run_command({JFA_TOOL, "--version"}).output == fmt::format("jfa {}\n", version_and_commit()));
   const CommandResult bare = run_command({JFA_TOOL});
   CHECK(bare.exit_code == 2);
   CHECK(bare.error.find("doctor") != std::string::npos);
