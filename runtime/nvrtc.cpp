@@ -18,6 +18,13 @@
 #include "runtime/nvrtc_log.h"
 
 namespace jfa {
+
+struct NvrtcVersion {
+  int major = 0;
+  int minor = 0;
+  auto operator<=>(const NvrtcVersion&) const = default;
+};
+
 namespace {
 
 #define JFA_NVRTC_CALLS(X)     \
@@ -31,22 +38,16 @@ namespace {
   X(nvrtcGetPTXSize)           \
   X(nvrtcGetPTX) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 
-struct Version {
-  int major = 0;
-  int minor = 0;
-  auto operator<=>(const Version&) const = default;
-};
-
 // The oldest NVRTC that knows a target, as the release notes have it; real and virtual ones came together.
 struct TargetVersion {
   std::string_view architecture;
-  Version oldest;
+  NvrtcVersion oldest;
 };
 constexpr TargetVersion kTargetVersions[] = {
     {"90a", {12, 0}}, {"100a", {12, 8}}, {"100f", {12, 9}}, {"103a", {12, 9}}};
-constexpr Version kOldestForAllTargets{12, 9};
+constexpr NvrtcVersion kOldestForAllTargets{12, 9};
 
-std::string to_string(Version version) { return fmt::format("{}.{}", version.major, version.minor); }
+std::string to_string(NvrtcVersion version) { return fmt::format("{}.{}", version.major, version.minor); }
 
 bool is_virtual(std::string_view target) { return target.starts_with("compute_"); }
 
@@ -68,7 +69,7 @@ struct Nvrtc::Library {
   std::string origin;
   std::string identity;
   std::string missing_builtins;
-  Version version;
+  NvrtcVersion version;
   std::vector<int> architectures;
 #define JFA_DECLARE_CALL(name) decltype(&::name) name = nullptr;
   JFA_NVRTC_CALLS(JFA_DECLARE_CALL)
@@ -146,13 +147,13 @@ std::optional<std::filesystem::path> file_of(const NvrtcCandidate& candidate) {
 
 // 13.0 for libnvrtc.so.13.0.88, 13.0 for libnvrtc.so.13 (its first minor version is new enough); nullopt for
 // a name that does not tell.
-std::optional<Version> version_in_name(const std::filesystem::path& file) {
+std::optional<NvrtcVersion> version_in_name(const std::filesystem::path& file) {
   constexpr std::string_view kPrefix = "libnvrtc.so.";
   const std::string name = file.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const char* at = name.data() + kPrefix.size();
   const char* const end = name.data() + name.size();
-  Version version;
+  NvrtcVersion version;
   const auto major = std::from_chars(at, end, version.major);
   if (major.ec != std::errc()) return std::nullopt;
   if (major.ptr == end)
@@ -280,7 +281,7 @@ Result<KernelImage> Nvrtc::compile(const KernelSource& source) const {
   options.push_back("--gpu-architecture=" + source.target);
   if (with_cubin) options.push_back("--ptxas-options=-v");  // the log has the facts
   // Ours is the only cache.
-  if (nvrtc.version >= Version{12, 9}) options.push_back("--no-cache");
+  if (nvrtc.version >= NvrtcVersion{12, 9}) options.push_back("--no-cache");
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <random>
 #include <set>
-#include <stdexcept>
 
 #include "cache/bundle.h"
 #include "cache_support.h"
@@ -16,8 +15,6 @@ using namespace jfa::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-const CompileFunction kMustNotCompile = []() -> Result<KernelImage> { throw std::logic_error("compiled"); };
 
 std::vector<CompileRequest> some_requests(int count, int from = 0) {
   std::vector<CompileRequest> requests;
@@ -71,11 +68,6 @@ bool unharmed(const std::string& path, const std::vector<CompileRequest>& reques
     if ((*bundle)->find(request_key(request)).image == nullptr) return false;
   }
   return verify(**bundle).empty();
-}
-
-std::string flipped(std::string bytes, std::size_t bit) {
-  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
-  return bytes;
 }
 
 }  // namespace

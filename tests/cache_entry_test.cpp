@@ -21,11 +21,6 @@ std::string sample_bytes(std::size_t padding_bytes = 0) {
   return encode_entry(sample_entry(padding_bytes)).value();
 }
 
-std::string flipped(std::string bytes, std::size_t bit) {
-  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
-  return bytes;
-}
-
 // The same bytes with a checksum that fits, as a writer with a defect would make them.
 std::string resealed(std::string bytes) {
   bytes.resize(bytes.size() - Digest::kBytes);

@@ -18,10 +18,6 @@ const std::string kUnique = "1234-0123456789abcdef";
 const std::string kHex = std::string(64, 'a');
 const std::string kKey = kHex + "-" + std::string(16, 'b');
 
-EntryDirectory open_directory(const std::string& directory) {
-  return EntryDirectory(posix_file_system(), directory, EntryDirectory::Access::kPrivate);
-}
-
 void make_private(const std::string& directory) {
   fs::create_directories(directory);
   fs::permissions(directory, fs::perms::owner_all);

@@ -16,12 +16,6 @@ using namespace jfa;
 using namespace jfa::test;
 namespace fs = std::filesystem;
 
-namespace {
-
-const CompileFunction kMustNotCompile = []() -> Result<KernelImage> { throw std::logic_error("compiled"); };
-
-}  // namespace
-
 TEST_CASE("compile once, then memory, then another cache finds it on disk") {
   const TemporaryDirectory directory;
   const CompileRequest request = make_request("kernel");

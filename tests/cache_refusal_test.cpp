@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <stdexcept>
 
 #include "cache_support.h"
 
@@ -12,8 +11,6 @@ using namespace jfa::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-const CompileFunction kMustNotCompile = []() -> Result<KernelImage> { throw std::logic_error("compiled"); };
 
 constexpr const char* kWhy = "CUDA_ERROR_INVALID_PTX";
 

@@ -153,6 +153,15 @@ std::int64_t stamp_age_s(const std::string& path) {
   return files->now_s() - info.modified_s;
 }
 
+std::string flipped(std::string bytes, std::size_t bit) {
+  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+  return bytes;
+}
+
+EntryDirectory open_directory(const std::string& directory) {
+  return EntryDirectory(posix_file_system(), directory, EntryDirectory::Access::kPrivate);
+}
+
 Watched::Watched(const std::string& directory, std::shared_ptr<FileSystem> files)
     : options(quiet_options(directory, std::move(files))) {
   options.log.write = [this](LogLevel, const std::string& line) { lines.push_back(line); };

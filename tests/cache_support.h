@@ -6,10 +6,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "cache/bundle.h"
+#include "cache/entry_directory.h"
 #include "cache/file_system.h"
 #include "cache/kernel_cache.h"
 
@@ -47,6 +49,10 @@ CacheOptions quiet_options(const std::string& directory, std::shared_ptr<FileSys
 
 /// A compile function that makes make_image(request) and counts.
 CompileFunction counting(const CompileRequest& request, std::atomic<int>& compiles);
+/// One that throws.
+inline const CompileFunction kMustNotCompile = []() -> Result<KernelImage> {
+  throw std::logic_error("compiled");
+};
 
 /// The bundle of what `fill` adds, as a file.
 Status write_bundle_with(const std::string& path, const std::function<Status(BundleWriter&)>& fill);
@@ -61,6 +67,8 @@ void fill_bundle(const std::string& path, const std::vector<CompileRequest>& req
 /// Has a file last been written `age_s` ago.
 void set_age(const std::string& path, std::int64_t age_s);
 std::int64_t stamp_age_s(const std::string& path);
+std::string flipped(std::string bytes, std::size_t bit);
+EntryDirectory open_directory(const std::string& directory);
 
 /// A cache whose warnings and stats can be looked at.
 struct Watched {

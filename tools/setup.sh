@@ -74,6 +74,11 @@ find_cuda() {
   export JFA_NVRTC=$cuda_dir/lib
 }
 
+# Files are compiled in batches, which takes half the time of one by one: standard headers and our own are read once
+# for many. After a change a batch is compiled again; the presets, for who changes things often, compile one by one.
+# Precompiled headers gain nothing on top.
+unity=(-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=16 -D CMAKE_DISABLE_PRECOMPILE_HEADERS=ON)
+
 # configure [cmake argument...]
 configure() {
   local launcher=() fresh=()
@@ -81,7 +86,7 @@ configure() {
   if command -v ccache >/dev/null; then launcher=(-D CMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   say "Configuring ${build_dir#"$root"/} with CUDA's headers from $cuda_dir"
   cmake "${fresh[@]}" --preset release -B "$build_dir" -D JFA_CUDA_INCLUDE_DIR="$cuda_dir/include" \
-    "${launcher[@]}" "$@" --log-level=WARNING >&2
+    "${launcher[@]}" "${unity[@]}" "$@" --log-level=WARNING >&2
 }
 
 # build [target...]
