@@ -37,6 +37,7 @@ function(jfa_private_library target)
   set(jfa_shared_dependencies ${jfa_shared_dependencies} PARENT_SCOPE)
 endfunction()
 jfa_private_library(jfa_crypto HEADER openssl/sha.h ARCHIVE libcrypto.a PACKAGE libssl-dev)
+jfa_private_library(jfa_zstd HEADER zstd.h ARCHIVE libzstd.a PACKAGE libzstd-dev)
 
 # fmt's headers, and its library compiled from them: the packages of some systems have a shared one only. What of jfa
 # goes to users links jfa_fmt; a project around us that has an fmt of its own keeps that for itself.

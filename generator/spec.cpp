@@ -9,13 +9,18 @@ namespace {
 
 struct TargetRow {
   Target target;
+  Target virtual_target;
   std::string_view name;
 };
-constexpr std::array<TargetRow, 4> kTargets{{
-    {Target::sm_100f, "sm_100f"},
-    {Target::sm_100a, "sm_100a"},
-    {Target::sm_103a, "sm_103a"},
-    {Target::sm_90a, "sm_90a"},
+constexpr std::array<TargetRow, 8> kTargets{{
+    {Target::sm_100f, Target::compute_100f, "sm_100f"},
+    {Target::sm_100a, Target::compute_100a, "sm_100a"},
+    {Target::sm_103a, Target::compute_103a, "sm_103a"},
+    {Target::sm_90a, Target::compute_90a, "sm_90a"},
+    {Target::compute_100f, Target::compute_100f, "compute_100f"},
+    {Target::compute_100a, Target::compute_100a, "compute_100a"},
+    {Target::compute_103a, Target::compute_103a, "compute_103a"},
+    {Target::compute_90a, Target::compute_90a, "compute_90a"},
 }};
 
 constexpr std::array<int, 5> kPaddedDims{16, 32, 64, 96, 128};
@@ -54,6 +59,16 @@ Result<Target> target_for_device(int major, int minor) {
   return Status::unsupported(fmt::format(
       "compute capability {}.{} is not supported; kernels exist for 9.0, 10.0 and 10.3", major, minor));
 }
+
+bool is_virtual(Target target) { return virtual_target(target) == target; }
+
+Target virtual_target(Target target) {
+  for (const TargetRow& row : kTargets)
+    if (row.target == target) return row.virtual_target;
+  return target;
+}
+
+bool is_hopper(Target target) { return virtual_target(target) == Target::compute_90a; }
 
 Result<KernelSpec> specialize(const Configuration& configuration) {
   KernelSpec spec;

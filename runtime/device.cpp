@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
+#include "cache/log_record.h"
 #include "runtime/call_stream.h"
+#include "runtime/environment_switch.h"
 #include "runtime/fork_guard.h"
+#include "runtime/log.h"
+#include "runtime/ranges.h"
 
 namespace jfa {
 namespace {
@@ -59,14 +62,6 @@ Result<DeviceSource> source_of(std::string_view name) {
       "device '{}' is neither a GPU such as 'cuda:0' nor a simulated one such as 'sim:sm_100a'", name));
 }
 
-Result<bool> wants_offset_checks() {
-  const char* value = std::getenv("JFA_CHECK_OFFSETS");
-  const std::string_view given = value ? value : "";
-  if (given == "1") return true;
-  if (given.empty() || given == "0") return false;
-  return Status::invalid_argument(fmt::format("JFA_CHECK_OFFSETS is '{}', neither 0 nor 1", given));
-}
-
 }  // namespace
 
 Device::Impl::Impl(const DeviceSource& source)
@@ -86,10 +81,15 @@ Device::Impl::~Impl() {
 }
 
 Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& source) {
+  if (Status status = read_log_environment(); !status.ok()) return status;
+  open_ranges();
   auto impl = std::make_shared<Impl>(source);
-  const Result<bool> check_offsets = wants_offset_checks();
+  const Result<bool> check_offsets = environment_switch("JFA_CHECK_OFFSETS");
   if (!check_offsets) return check_offsets.status();
   impl->check_offsets = *check_offsets;
+  const Result<bool> line_info = wants_line_info();
+  if (!line_info) return line_info.status();
+  impl->line_info = *line_info;
   const DriverTable& driver = impl->driver;
   int major = 0, minor = 0;
   char gpu_name[256] = {};
@@ -109,10 +109,13 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
   if (!target)
     return Status(target.status().kind(),
                   fmt::format("device '{}' ({}): {}", source.name, gpu_name, target.status().message()));
-  impl->target = to_string(*target);
+  impl->target = to_string(source.image_kind == ImageKind::kPtx ? virtual_target(*target) : *target);
 
   result = driver.cuDevicePrimaryCtxRetain(&impl->context, impl->device);
   if (result != CUDA_SUCCESS) return impl->failure(result, "retaining the primary context");
+  if (log_wants(LogLevel::kInfo))
+    log(LogLevel::kInfo,
+        log_record({"device", impl->name, impl->gpu_name, impl->target, fmt::format("{}", impl->sm_count)}));
   return impl;
 }
 

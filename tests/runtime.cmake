@@ -47,19 +47,27 @@ jfa_add_test(runtime_cache_test
   LIBRARIES jfa_runtime
   LABELS host)
 
+jfa_add_test(runtime_log_test
+  SOURCES runtime_log_test.cpp cache_support.cpp
+  LIBRARIES jfa_runtime jfa_cache)
+
+# Which variables there are, and where they are written down.
+jfa_add_test(runtime_variables_test
+  SOURCES runtime_variables_test.cpp
+  LIBRARIES jfa_runtime)
+
+# What is told of a call: records, and ranges to a tool that NVTX loads.
+add_library(jfa_nvtx_tool MODULE runtime_nvtx_tool.cpp)
+target_link_libraries(jfa_nvtx_tool PRIVATE jfa_options jfa_cuda_headers)
+jfa_add_test(runtime_watch_test
+  SOURCES runtime_watch_test.cpp runtime_forward_support.cpp runtime_fake_driver.cpp
+  LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt ${CMAKE_DL_LIBS})
+target_compile_definitions(runtime_watch_test PRIVATE JFA_NVTX_TOOL="$<TARGET_FILE:jfa_nvtx_tool>")
+add_dependencies(runtime_watch_test jfa_nvtx_tool)
+
 jfa_add_test(runtime_refusal_test
   SOURCES runtime_refusal_test.cpp cache_support.cpp
   LIBRARIES jfa_runtime jfa_cache)
-
-# The example is what a newcomer reads first, so it runs as it stands.
-add_executable(jfa_example_attention ${PROJECT_SOURCE_DIR}/examples/attention.cpp)
-target_link_libraries(jfa_example_attention PRIVATE jfa::jfa)
-add_test(NAME jfa_example_attention COMMAND jfa_example_attention)
-set_tests_properties(jfa_example_attention PROPERTIES
-  TIMEOUT 120
-  ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR}
-  PASS_REGULAR_EXPRESSION
-    "output row 0: 1.5\noutput row 1: 1.5\noutput row 2: 9\noutput row 3: 9\noutput row 4: 9\n$")
 
 option(JFA_TEST_GPU "Register the tests that need a GPU" OFF)
 if(JFA_TEST_GPU)

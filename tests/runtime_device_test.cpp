@@ -148,6 +148,8 @@ TEST_CASE("bug-pool 122: the target is the device's own") {
   };
   CHECK(target(10, 0) == "sm_100f");
   CHECK(target(10, 3) == "sm_100f");
+  CHECK(Device::open("sim:sm_100a").value().target() == "compute_100f");
+  CHECK(Device::open("sim:sm_90a").value().target() == "compute_90a");
 }
 
 TEST_CASE("an unsupported GPU is refused by name") {

@@ -3,7 +3,7 @@ jfa_add_test(safetensors_test
   LIBRARIES jfa_safetensors fmt::fmt)
 
 jfa_add_test(tools_sweep_test
-  SOURCES tools_sweep_test.cpp
+  SOURCES tools_sweep_test.cpp embedding_docs_test.cpp
   LIBRARIES jfa_sweep jfa_generator fmt::fmt)
 
 jfa_add_test(tools_output_file_test
@@ -20,12 +20,15 @@ if(TARGET jfa)
     SOURCES tools_precompile_test.cpp command_runner.cpp
     LIBRARIES fmt::fmt
     LABELS tools)
+  jfa_add_test(tools_log_test
+    SOURCES tools_log_test.cpp command_runner.cpp
+    LABELS tools)
   jfa_add_test(tools_streams_test
     SOURCES tools_streams_test.cpp command_runner.cpp
     LABELS tools)
   target_compile_definitions(tools_streams_test PRIVATE JFA_SIM_TOOL="$<TARGET_FILE:jfa-sim>")
   add_dependencies(tools_streams_test jfa-sim jfa-bench jfa-conformance)
-  foreach(name tools_run_test tools_precompile_test tools_streams_test)
+  foreach(name tools_run_test tools_log_test tools_precompile_test tools_streams_test)
     target_compile_definitions(${name} PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
     add_dependencies(${name} jfa)
   endforeach()

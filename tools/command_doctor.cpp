@@ -1,11 +1,9 @@
 // jfa doctor: what is there, what would be used, and why.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "generator/spec.h"
 #include "jfa/attention.h"
@@ -14,13 +12,10 @@
 #include "runtime/driver.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_line.h"
+#include "tools/environment_report.h"
 
 namespace jfa::tools {
 namespace {
-
-// Variables that tell where NVRTC is; those of the cache come with it.
-constexpr const char* kNvrtcVariables[] = {"JFA_NVRTC", "JFA_IGNORE_TOOLKIT", "CUDA_PATH",
-                                           "CUDA_HOME", "CONDA_PREFIX",       "VIRTUAL_ENV"};
 
 void line(std::string_view subject, std::string_view text) { fmt::print("{:<12} {}\n", subject, text); }
 
@@ -81,6 +76,7 @@ bool report_nvrtc() {
     line("", fmt::format("its companion {} is missing: compiling will fail", nvrtc.missing_builtins()));
   }
   for (const Target target : all_targets()) {
+    if (is_virtual(target)) continue;  // known or unknown with the real one
     const Status status = nvrtc.knows(std::string(to_string(target)));
     line("", fmt::format("{}: {}", to_string(target), status.ok() ? "known" : status.message()));
   }
@@ -109,17 +105,9 @@ bool report_cache() {
 }
 
 void report_variables() {
-  std::vector<std::string> names(std::begin(kNvrtcVariables), std::end(kNvrtcVariables));
-  names.emplace_back("JFA_CHECK_OFFSETS");
-  for (const CacheVariable& variable : cache_variables()) names.emplace_back(variable.name);
-  bool any = false;
-  for (const std::string& name : names) {
-    const char* value = std::getenv(name.c_str());
-    if (!value) continue;
-    line(any ? "" : "environment", fmt::format("{}={}", name, value));
-    any = true;
-  }
-  if (!any) line("environment", fmt::format("none of {} is set", fmt::join(names, ", ")));
+  bool first = true;
+  for (const std::string& text : environment_lines())
+    line(std::exchange(first, false) ? "environment" : "", text);
 }
 
 int run() {

@@ -8,6 +8,7 @@
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "runtime/environment_switch.h"
 #include "tools/command_line.h"
 #include "tools/output_file.h"
 #include "tools/sweep.h"
@@ -26,6 +27,7 @@ struct EmitOptions {
   bool broadcast_q = false;
   std::int64_t groups = 1;
   std::string format = "cuda";
+  bool line_info = false;
   std::string output = "-";
 };
 
@@ -43,11 +45,20 @@ Result<std::string> emit_text(const EmitOptions& options) {
   const Result<KernelPlan> kernel_plan = plan(specs->front());
   if (!kernel_plan) return kernel_plan.status();
   if (options.format == "plan") return describe(*kernel_plan) + "\n";
-  const KernelSource source = emit(*kernel_plan);
-  if (options.format == "cuda") return source.text;
-  const Result<SharedImage> image = compile(source, specs->front());
+  if (options.format == "cuda") return emit(*kernel_plan).text;
+  KernelSpec spec = specs->front();
+  const bool ptx = options.format == "ptx";
+  if (!ptx && is_virtual(spec.target)) {
+    return Status::invalid_argument(
+        fmt::format("--format cubin: target '{}' is virtual and has PTX only", to_string(spec.target)));
+  }
+  // The PTX is the one that simulated devices run, also of a target whose images keep none.
+  if (ptx) spec.target = virtual_target(spec.target);
+  const Result<bool> line_info = wants_line_info(options.line_info);
+  if (!line_info) return line_info.status();
+  const Result<SharedImage> image = compile(emit(plan(spec).value(), *line_info), spec);
   if (!image) return image.status();
-  return options.format == "ptx" ? (*image)->ptx : (*image)->cubin;
+  return ptx ? (*image)->ptx : (*image)->cubin;
 }
 
 int run(const EmitOptions& options) {
@@ -82,6 +93,8 @@ void add_emit_command(CLI::App& app, int& exit_code) {
   command.add_option("--format", options->format, "cuda, ptx, cubin, plan")
       ->check(CLI::IsMember({"cuda", "ptx", "cubin", "plan"}))
       ->capture_default_str();
+  command.add_flag("--line-info", options->line_info,
+                   "machine code with line information, for profilers; also JFA_LINE_INFO=1");
   command.add_option("-o,--output", options->output, "file to write; - is stdout")
       ->capture_default_str()
       ->type_name("FILE");

@@ -10,6 +10,8 @@
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "runtime/environment_switch.h"
+#include "runtime/log.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_cache.h"
 #include "tools/command_line.h"
@@ -28,6 +30,7 @@ struct ExplainOptions {
   std::string window = "none";
   bool broadcast_q = false;
   std::int64_t groups = 1;
+  bool line_info = false;
 };
 
 Result<CompileRequest> request_of(const ExplainOptions& options) {
@@ -43,7 +46,9 @@ Result<CompileRequest> request_of(const ExplainOptions& options) {
   if (!specs) return specs.status();
   const Result<KernelPlan> kernel_plan = plan(specs->front());
   if (!kernel_plan) return kernel_plan.status();
-  return compile_request(emit(*kernel_plan), specs->front());
+  const Result<bool> line_info = wants_line_info(options.line_info);
+  if (!line_info) return line_info.status();
+  return compile_request(emit(*kernel_plan, *line_info), specs->front());
 }
 
 int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
@@ -57,6 +62,7 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
     if (!error && !foreign.empty())
       return fail(kCommand, Status::unavailable(no_cache(settings->directory, foreign)));
   }
+  settings->log = process_log();
   settings->write = false;  // to look at an entry is not to use it
   if (const auto nvrtc = Nvrtc::instance()) settings->compiler = (*nvrtc)->identity();
   KernelCache cache(std::move(*settings));
@@ -95,6 +101,8 @@ void add_explain_command(CLI::App& cache, const std::shared_ptr<const CacheComma
   command.add_option("--groups", options->groups, "query heads per key head")
       ->capture_default_str()
       ->type_name("G");
+  command.add_flag("--line-info", options->line_info,
+                   "machine code with line information, for profilers; also JFA_LINE_INFO=1");
   command.callback([options, shared, &exit_code] { exit_code = run(*options, *shared); });
 }
 

@@ -14,6 +14,8 @@
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "runtime/environment_switch.h"
+#include "runtime/log.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_line.h"
 #include "tools/input_file.h"
@@ -35,6 +37,7 @@ struct PrecompileOptions {
   std::string directory;
   std::optional<std::string> bundle;
   std::string shard;
+  bool line_info = false;
   unsigned jobs = 0;
 };
 
@@ -70,8 +73,9 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
   }
   // Why there is no directory is this command's own failure; it is not said twice.
   const auto opened = std::make_shared<std::atomic<bool>>(false);
-  cache_options->log = [opened](const std::string& line) {
-    if (*opened) say(line + "\n");
+  cache_options->log = process_log();
+  cache_options->log.write = [opened](LogLevel level, const std::string& line) {
+    if (*opened) log(level, line);
   };
   auto cache = std::make_unique<KernelCache>(std::move(*cache_options));
   const KernelCache::State state = cache->state();
@@ -82,7 +86,8 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
 
 class Precompiler {
  public:
-  Precompiler(KernelCache& cache, const std::vector<KernelSpec>& specs) : cache_(cache), specs_(specs) {}
+  Precompiler(KernelCache& cache, const std::vector<KernelSpec>& specs, bool line_info)
+      : cache_(cache), specs_(specs), line_info_(line_info) {}
 
   void run(unsigned jobs) {
     const Progress progress(kCommand, "compiling",
@@ -102,7 +107,7 @@ class Precompiler {
     const Result<KernelPlan> kernel_plan = plan(spec);
     Status status = kernel_plan.status();
     try {
-      if (status.ok()) status = compile(cache_, emit(*kernel_plan), spec).status();
+      if (status.ok()) status = compile(cache_, emit(*kernel_plan, line_info_), spec).status();
     } catch (const std::exception& error) {  // std::bad_alloc; nobody else would catch it in a thread
       status = Status::unavailable(error.what());
     }
@@ -115,6 +120,7 @@ class Precompiler {
 
   KernelCache& cache_;
   const std::vector<KernelSpec>& specs_;
+  const bool line_info_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> done_{0};
   std::mutex mutex_;
@@ -122,14 +128,16 @@ class Precompiler {
 };
 
 int run(const PrecompileOptions& options) {
+  const Result<bool> line_info = wants_line_info(options.line_info);
+  if (!line_info) return fail(kCommand, line_info.status());
   Result<std::vector<KernelSpec>> specs = all_specs(options);
-  if (specs && !options.shard.empty()) specs = shard_of(*specs, options.shard);
+  if (specs && !options.shard.empty()) specs = shard_of(*specs, options.shard, *line_info);
   if (!specs) return fail(kCommand, specs.status());
   Result<std::optional<OutputFile>> output = open_if_given(options.bundle);
   if (!output) return fail(kCommand, output.status());
   const Result<std::unique_ptr<KernelCache>> cache = open_cache(options);
   if (!cache) return fail(kCommand, cache.status());
-  Precompiler precompiler(**cache, *specs);
+  Precompiler precompiler(**cache, *specs, *line_info);
   precompiler.run(options.jobs ? options.jobs : std::max(1U, std::thread::hardware_concurrency()));
 
   const CacheStats stats = (*cache)->stats();
@@ -147,7 +155,7 @@ int run(const PrecompileOptions& options) {
     OutputFile& bundle = **output;
     // Half a bundle would look like a whole one; what is compiled stays in the cache for the next try.
     if (!complete) return fail(kCommand, Status::unavailable(bundle.name() + ": not written"));
-    const Result<std::uint64_t> bytes = write_bundle(**cache, *specs, bundle);
+    const Result<std::uint64_t> bytes = write_bundle(**cache, *specs, *line_info, bundle);
     if (!bytes) return fail(kCommand, bytes.status());
     tell(fmt::format("{}: {} kernels, {}\n", bundle.name(), specs->size(), human_bytes(*bytes)));
   }
@@ -192,6 +200,8 @@ void add_precompile_command(CLI::App& app, int& exit_code) {
       .add_option("--shard", options->shard,
                   "compile only part I of N; the bundles of all parts merge into the whole one")
       ->type_name("I/N");
+  command.add_flag("--line-info", options->line_info,
+                   "machine code with line information, for profilers; also JFA_LINE_INFO=1");
   command.add_option("--jobs", options->jobs, "compilations at once; default: one a core")->type_name("N");
   command.callback([options, &exit_code] { exit_code = run(*options); });
 }
