@@ -344,6 +344,16 @@ TEST_CASE("--backward refuses a bad output_grad or lse_grad by name") {
   refused([](Tensors& t) { t.map["lse_grad"].shape = {14, 2}; }, {"lse_grad", "[2, 14]"});
 }
 
+TEST_CASE("the bundled sample with an output_grad has a backward") {
+  const CommandResult result = jfa_run(JFA_SAMPLES "/gradients.safetensors", {"--backward", "--check"});
+  CAPTURE(result.error);
+  CAPTURE(result.output);
+  CHECK(result.exit_code == 0);
+  CHECK(result.output.find("key_grad") != std::string::npos);
+  check_one_line(jfa_run(JFA_SAMPLES "/sentences.safetensors", {"--backward"}),
+                 {"has no tensor 'output_grad', which a backward needs"});
+}
+
 TEST_CASE("a typo in the output's name costs no run") {
   const TemporaryDirectory directory;
   Tensors(small_problem()).write(directory / "in.safetensors");
