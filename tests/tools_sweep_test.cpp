@@ -83,7 +83,7 @@ TEST_CASE("sweep files that cannot be used are refused by line, column, entry, f
   CHECK(error_of(R"([{"head_dim": 64, "broadcast_q": 1}])") ==
         "s.json: line 1, column 19: entry 0 has broadcast_q 1");
   CHECK(error_of("[\n  {\"head_dim\": 64},\n  {\"head_dim\": 64, \"colour\": 1}\n]") ==
-        "s.json: line 3, column 19: entry 1 has the unknown field 'colour'");
+        "s.json: line 3, column 20: entry 1 has the unknown field 'colour'");
   CHECK(error_of("[{\"groups\": [1, 2,\n  // a comment, with a [ in it\n  \"x\"]}]") ==
         "s.json: line 3, column 3: entry 0 has groups \"x\"");
   CHECK(error_of(R"([{"head_dim": 64, "window": -1}])").find("window -1") != std::string::npos);

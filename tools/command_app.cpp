@@ -102,35 +102,27 @@ std::string no_command(const CLI::App& program, const Words& words) {
   return {};
 }
 
+// The word that gives a value to an option that takes none; empty if there is no such word. Some values, such
+// as "false", are accepted all the same, so this is for when one was not.
+std::string flag_with_value(const Commands& chosen, const Words& words) {
+  for (const std::string& word : words) {
+    const CLI::Option* option = chosen.back()->get_option_no_throw(option_name(word));
+    if (option == nullptr || word.find('=') == std::string::npos || option->get_items_expected_max() > 0)
+      continue;
+    return option_name(word);
+  }
+  return {};
+}
+
 // "--window: 1 required INT missing" and the like, in our words.
 std::string parse_message(const CLI::ParseError& error) {
-  std::string_view text = error.what();
+  const std::string_view text = error.what();
   const std::string option(text.substr(0, text.find(':')));
   if (error.get_name() == "ArgumentMismatch") {
     if (text.find("missing") != std::string_view::npos) return option + " needs a value";
     if (text.find("received") != std::string_view::npos) return option + " is given too often";
   }
-  constexpr std::string_view kCannotConvert = "Could not convert: ";
-  if (error.get_name() == "ConversionError" && text.starts_with(kCannotConvert)) {
-    text.remove_prefix(kCannotConvert.size());
-    const std::size_t equals = text.find(" = ");
-    if (equals != std::string_view::npos)
-      return fmt::format("{}: '{}' is not a value of it", text.substr(0, equals), text.substr(equals + 3));
-  }
   return std::string(text);
-}
-
-// The library reads the value of an option that takes none by std::stoll(), whose exception is no ParseError.
-int refuse_flag_value(const CLI::App& program, const Words& words) {
-  const Commands chosen = chosen_commands(program);
-  for (const std::string& word : words) {
-    const CLI::Option* option = chosen.back()->get_option_no_throw(option_name(word));
-    if (option == nullptr || word.find('=') == std::string::npos || option->get_items_expected_max() > 0)
-      continue;
-    say(fmt::format("{}: {} takes no value\n", line_of(chosen), option_name(word)));
-    return kFailure;
-  }
-  throw;
 }
 
 int refuse(const CLI::App& program, const CLI::ParseError& error, const Words& words) {
@@ -141,6 +133,9 @@ int refuse(const CLI::App& program, const CLI::ParseError& error, const Words& w
     say(leftover + "\n");
   } else if (!commands_of(last).empty()) {  // a command is missing
     say(last.help(line_of({chosen.begin(), chosen.end() - 1})));
+  } else if (const std::string flag = flag_with_value(chosen, words);
+             error.get_name() == "ConversionError" && !flag.empty()) {
+    say(fmt::format("{}: {} takes no value\n", line_of(chosen), flag));
   } else {
     say(fmt::format("{}: {}\n", line_of(chosen), parse_message(error)));
   }
@@ -254,8 +249,9 @@ int run_commands(const Program& program, int argc, const char* const* argv) {
       const int code = app.exit(error, text, text);
       tell(text.str());
       return code;
-    } catch (const std::logic_error&) {
-      return refuse_flag_value(app, words);
+    } catch (const std::logic_error& error) {  // of std::stoll(), by which flags are read
+      if (flag_with_value(chosen_commands(app), words).empty()) throw;
+      return refuse(app, CLI::ConversionError(error.what(), CLI::ExitCodes::ConversionError), words);
     }
     return exit_code;
   });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 
@@ -168,6 +169,7 @@ void examine_cache(Diagnosis& found) {
     found.problems.push_back(options.status().message());
     return;
   }
+  found.settings_are_known = true;
   found.policy = options->compile;
   CacheOptions own = *options;
   own.read_only_directories.clear();  // each of them is opened below
@@ -211,7 +213,7 @@ void examine_cache(Diagnosis& found) {
 }
 
 // Whether the kernels of a device, or any, can be had one way or the other.
-void judge(Diagnosis& found, bool require_gpu) {
+void judge_kernels(Diagnosis& found) {
   const bool compiles = found.policy == CompilePolicy::kAuto;
   if (compiles && !found.compiler.available && is_set("JFA_NVRTC"))
     found.problems.push_back(found.compiler.message);
@@ -221,7 +223,6 @@ void judge(Diagnosis& found, bool require_gpu) {
       : !found.compiler.missing_builtins.empty()
           ? fmt::format("NVRTC's companion {} is missing", found.compiler.missing_builtins)
           : fmt::format("NVRTC {} ({}) is too old", found.compiler.version, found.compiler.path);
-  std::string unserved;
   bool any = false;
   for (const Target target : all_targets())
     any = any || found.can_compile(target) || found.kernels_for(target) > 0;
@@ -229,10 +230,8 @@ void judge(Diagnosis& found, bool require_gpu) {
     found.problems.push_back(
         fmt::format("nothing can be compiled here, as {}, and no kernel is at hand", why));
   }
-  bool usable_gpu = false;
   for (const GpuFacts& gpu : found.gpus) {
     if (!gpu.target) continue;
-    usable_gpu = true;
     if (any && !found.can_compile(*gpu.target) && found.kernels_for(*gpu.target) == 0)
       found.problems.push_back(
           fmt::format("{} has no kernel: for {} nothing can be compiled here, as {}, and "
@@ -242,6 +241,12 @@ void judge(Diagnosis& found, bool require_gpu) {
   if (any && !found.compiler.usable && compiles)
     found.warnings.push_back(
         fmt::format("only kernels that are at hand can run: nothing can be compiled here, as {}", why));
+}
+
+void judge(Diagnosis& found, bool require_gpu) {
+  if (found.settings_are_known) judge_kernels(found);
+  const bool usable_gpu =
+      std::ranges::any_of(found.gpus, [](const GpuFacts& gpu) { return gpu.target.has_value(); });
   if (require_gpu && !usable_gpu)
     found.problems.push_back(found.driver.available ? "no GPU that there are kernels for"
                                                     : "no GPU: " + found.driver.message);

@@ -65,6 +65,7 @@ struct Diagnosis {
   DriverFacts driver;
   std::vector<GpuFacts> gpus;
   CompilerFacts compiler;
+  bool settings_are_known = false;  // the cache's; if not, nothing below says anything of it
   CompilePolicy policy = CompilePolicy::kAuto;
   std::string memory_only;  // why there is no cache directory; empty if there is one
   std::vector<StoreFacts> stores;
