@@ -215,8 +215,7 @@ TEST_CASE("unknown devices are named") {
     CHECK_MESSAGE(contains(device.status().message(), part), device.status().message());
   }
   // However long a name is, and whatever it holds, the message is a line of text.
-  for (const std::string& prefix :
-       {"", "cuda:", "sim:", "sim:sm_90a?", "sim:sm_90a?x=", "sim:sm_90a?seed="}) {
+  for (const char* prefix : {"", "cuda:", "sim:", "sim:sm_90a?", "sim:sm_90a?x=", "sim:sm_90a?seed="}) {
     const auto device = Device::open(prefix + std::string(100'000, '\n'));
     REQUIRE_FALSE(device.ok());
     CHECK(device.status().message().size() < 600);

@@ -148,7 +148,7 @@ TEST_CASE("precompile refuses in one line") {
   CHECK(refused({"--sweep", directory / "missing.json"}, "missing.json"));
   std::ofstream(directory / "bad.json") << R"([{"head_dim": 64}, {"head_dim": 64, "windows": 3}])";
   CHECK(refused({"--sweep", directory / "bad.json"},
-                "line 1, column 35: entry 1 has the unknown field 'windows'"));
+                "line 1, column 37: entry 1 has the unknown field 'windows'"));
   std::ofstream(directory / "file") << "in the way";
   CHECK(refused({"--head-dim", "16", "--cache-dir", directory / "file"}, directory / "file"));
 }

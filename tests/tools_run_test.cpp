@@ -178,7 +178,7 @@ TEST_CASE("bad files are refused in one line that names argument and value") {
   }
   SUBCASE("options") {
     refused(nothing, {"window -1"}, {"--window", "-1"});
-    refused(nothing, {"scale inf"}, {"--scale", "inf"});
+    refused(nothing, {"--scale: 'inf' is not a finite number"}, {"--scale", "inf"});
     refused(nothing, {"--scale", "x"}, {"--scale", "x"});
     refused(nothing, {"--window", "1.5"}, {"--window", "1.5"});
     refused(nothing, {"--nonsense"}, {"--nonsense"});
