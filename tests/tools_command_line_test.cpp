@@ -110,18 +110,20 @@ TEST_CASE("values may have blanks or commas between them, wherever there may be 
     CHECK(result.exit_code == 0);
     return result.output;
   };
-  for (const auto& [option, first, second] : {std::tuple{"--head-dim", "32", "128"},
-                                              {"--window", "none", "7"},
-                                              {"--groups", "1", "4"},
-                                              {"--dtype", "bf16", "fp16"},
-                                              {"--pass", "forward", "backward"},
-                                              {"--target", "sm_100f", "sm_90a"}}) {
-    CAPTURE(option);
-    const std::string together = names({option, std::string(first) + "," + second});
+  struct Values {
+    const char* option;
+    std::string first, second;
+  };
+  for (const Values& values :
+       {Values{"--head-dim", "32", "128"}, Values{"--window", "none", "7"}, Values{"--groups", "1", "4"},
+        Values{"--dtype", "bf16", "fp16"}, Values{"--pass", "forward", "backward"},
+        Values{"--target", "sm_100f", "sm_90a"}}) {
+    CAPTURE(values.option);
+    const std::string together = names({values.option, values.first + "," + values.second});
     CHECK(std::count(together.begin(), together.end(), '\n') >= 2);
-    CHECK(names({option, first, second}) == together);
-    CHECK(names({option, std::string(first) + ",", second}) == together);
-    CHECK(names({option, first, option, second}) == together);
+    CHECK(names({values.option, values.first, values.second}) == together);
+    CHECK(names({values.option, values.first + ",", values.second}) == together);
+    CHECK(names({values.option, values.first, values.option, values.second}) == together);
   }
 }
 

@@ -17,7 +17,7 @@ int fail(std::string_view command, const Status& status) {
 }
 
 void add_launch_options(CLI::App& command, LaunchOptions& options) {
-  command.add_option("ptx", options.ptx_path, "a PTX file")->required()->type_name("FILE");
+  command.add_option("FILE", options.ptx_path, "a PTX file")->required()->type_name("FILE");
   command.add_option("--entry", options.entry, "the kernel")->required()->type_name("NAME");
   command.add_option("--grid", options.grid, "CTAs")->type_name("X[,Y[,Z]]")->capture_default_str();
   command.add_option("--block", options.block, "threads")->type_name("X[,Y[,Z]]")->required();
@@ -61,6 +61,8 @@ Result<LoadedLaunch> load_launch(const LaunchOptions& options) {
     loaded.source = *std::move(source);
   }
   Result<PreparedLaunch> launch = prepare_launch(description, loaded.ptx);
+  if (!launch && launch.status().message().starts_with("PTX line"))
+    return Status(launch.status().kind(), fmt::format("{}: {}", options.ptx_path, launch.status().message()));
   if (!launch) return launch.status();
   loaded.launch = *std::move(launch);
   return loaded;
