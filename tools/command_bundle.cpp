@@ -10,8 +10,10 @@
 
 #include "cache/bundle.h"
 #include "cache/maintenance.h"
+#include "generator/spec.h"
 #include "tools/command_cache.h"
 #include "tools/command_line.h"
+#include "tools/option_checks.h"
 #include "tools/output_file.h"
 #include "tools/standard_streams.h"
 #include "tools/table.h"
@@ -25,7 +27,8 @@ constexpr std::string_view kCommand = "bundle";
 
 struct BundleOptions {
   std::string output;
-  std::vector<std::string> inputs;
+  std::string input;
+  std::vector<std::string> inputs;  // to merge
   std::string from_cache;
   std::vector<std::string> targets;
   std::string compiler;
@@ -61,6 +64,8 @@ int create(const BundleOptions& options) {
   if (settings->directory.empty()) return fail(kCommand, Status::unavailable("there is no cache directory"));
   EntryDirectory directory(posix_file_system(), settings->directory, EntryDirectory::Access::kPrivate);
   if (const Status status = directory.check(); !status.ok()) return fail(kCommand, status);
+  for (const std::string& target : options.targets)
+    if (const auto known = parse_target(target); !known) return fail(kCommand, known.status());
   return write(options, [&](BundleWriter& writer) {
     return add_directory(directory, writer, [&](const Entry& entry) {
       const bool target = options.targets.empty() || std::find(options.targets.begin(), options.targets.end(),
@@ -80,8 +85,8 @@ int merge(const BundleOptions& options) {
   return write(options, [&](BundleWriter& writer) { return merge_bundles(bundles, writer); });
 }
 
-int list(const BundleOptions& options) {
-  const auto bundle = Bundle::open(posix_file_system(), absolute(options.inputs.front()));
+int list_all(const BundleOptions& options) {
+  const auto bundle = Bundle::open(posix_file_system(), absolute(options.input));
   if (!bundle) return fail(kCommand, bundle.status());
   Table table({"NAME", "TARGET", "SIZE", "REQUEST", "COMPILER"});
   Json json = Json::array();
@@ -107,7 +112,7 @@ int list(const BundleOptions& options) {
 }
 
 int verify_all(const BundleOptions& options) {
-  const auto bundle = Bundle::open(posix_file_system(), absolute(options.inputs.front()));
+  const auto bundle = Bundle::open(posix_file_system(), absolute(options.input));
   if (!bundle) return fail(kCommand, bundle.status());
   const std::vector<BundleDamage> damaged = verify(**bundle);
   if (options.json) {
@@ -143,21 +148,22 @@ void add_bundle_command(CLI::App& app, int& exit_code) {
         ->required()
         ->type_name("FILE");
   };
+  const auto add_input = [&](CLI::App* command) {
+    command->add_option("FILE", options->input, "bundle")->required()->type_name("FILE");
+  };
   CLI::App* creation = add("create", "Pack a cache directory", create);
   add_output(creation);
   creation->add_option("--from-cache", options->from_cache, "default: the directory that is in use")
       ->type_name("DIR");
-  creation->add_option("--target", options->targets, "only these targets")->type_name("TARGET ...");
+  list(creation->add_option("--target,--targets", options->targets, "only these targets"))
+      ->type_name("TARGET");
   creation->add_option("--compiler", options->compiler, "only what this compiler made")
       ->type_name("IDENTITY");
-  add("list", "Every kernel", list)->add_option("bundle", options->inputs, "bundle")->required()->expected(1);
-  add("verify", "Check every kernel; exit status 1 if one is damaged", verify_all)
-      ->add_option("bundle", options->inputs, "bundle")
-      ->required()
-      ->expected(1);
+  add_input(add("list", "Every kernel", list_all));
+  add_input(add("verify", "Check every kernel; exit status 1 if one is damaged", verify_all));
   CLI::App* merging = add("merge", "One bundle with the kernels of several", merge);
   add_output(merging);
-  merging->add_option("bundles", options->inputs, "bundles, shards for example")->required();
+  merging->add_option("FILES", options->inputs, "bundles, shards for example")->required()->type_name("FILE");
 }
 
 }  // namespace jfa::tools

@@ -14,6 +14,7 @@
 #include "tools/compare.h"
 #include "tools/compare_backward.h"
 #include "tools/device_run.h"
+#include "tools/option_checks.h"
 #include "tools/output_file.h"
 #include "tools/progress.h"
 #include "tools/standard_streams.h"
@@ -142,17 +143,20 @@ void add_run_command(CLI::App& app, int& exit_code) {
       "gets\n"
       "query_grad, key_grad and value_grad.\n"
       "Exit status: 0, 1 if --check finds the result out of tolerance, 2 on any error.");
-  command.add_option("FILE", options->file, "the tensors")->required();
-  command.add_option(
-      "--device", options->device,
-      "cuda:N, or a simulated GPU such as sim:sm_100a or 'sim:sm_100a?sms=4'; default: cuda:0 if there "
-      "is one, else sim:sm_100a");
+  command.add_option("FILE", options->file, "the tensors")->required()->type_name("FILE");
   command
-      .add_option("--window", options->request.window, "keep the pairs with |i - j| <= W; 0 is the diagonal")
+      .add_option(
+          "--device", options->device,
+          "cuda:N, or a simulated GPU such as sim:sm_100a or 'sim:sm_100a?sms=4'; default: cuda:0 if there "
+          "is one, else sim:sm_100a")
+      ->type_name("DEVICE");
+  whole<std::int64_t>(command.add_option("--window", options->request.window,
+                                         "keep the pairs with |i - j| <= W; 0 is the diagonal"))
       ->type_name("W");
   command.add_flag("--broadcast-q", options->request.broadcast_q,
                    "query is one sequence that reads every sequence's keys");
-  command.add_option("--scale", options->request.scale, "factor of query . key; default 1 / sqrt(head_dim)")
+  finite(command.add_option("--scale", options->request.scale,
+                            "factor of query . key; default 1 / sqrt(head_dim)"))
       ->type_name("X");
   command.add_flag("--backward", options->request.backward, "compute the gradients too");
   command.add_flag("--check", options->check,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -153,7 +154,7 @@ void add_coverage_command(CLI::App& app, int& exit_code) {
                                          "Lists the instructions that are simulated, and those that are not. "
                                          "With a file: what of it is not known; "
                                          "exit status 1 if it does not load");
-  command->add_option("ptx", *path, "a PTX file");
+  command->add_option("FILE", *path, "a PTX file")->type_name("FILE");
   command->add_flag("--json", *json, "JSON on stdout");
   command->callback(
       [path, json, &exit_code] { exit_code = path->empty() ? list_table(*json) : examine(*path, *json); });

@@ -2,12 +2,14 @@
 // go unnoticed.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/jfa_sim/campaign_report.h"
 #include "tools/jfa_sim/command.h"
+#include "tools/option_checks.h"
 
 namespace jfa::sim {
 namespace {
@@ -52,15 +54,15 @@ void add_mutate_command(CLI::App& app, int& exit_code) {
                                          "all are noticed, 1 some are not, 2 bad "
                                          "input, or the kernel fails as it is");
   add_launch_options(*command, options->launch);
-  command->add_option("--sms", options->sms, "streaming multiprocessors")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--random", options->random_seeds, "random schedules beside eager and lazy")
-      ->check(CLI::Range(0, 100000))
-      ->capture_default_str();
-  command->add_option("--sample", options->sample, "mutants of each operation and change; 0: all")
-      ->capture_default_str();
-  command->add_option("--jobs", options->jobs, "threads")->capture_default_str();
+  using tools::whole;
+  const auto usual = [](CLI::Option* option) { option->type_name("N")->capture_default_str(); };
+  usual(whole(command->add_option("--sms", options->sms, "streaming multiprocessors"), 1, 1024));
+  usual(
+      whole(command->add_option("--random", options->random_seeds, "random schedules beside eager and lazy"),
+            0, 100000));
+  usual(whole<std::size_t>(
+      command->add_option("--sample", options->sample, "mutants of each operation and change; 0: all")));
+  usual(whole(command->add_option("--jobs", options->jobs, "threads"), 1, 1024));
   command->add_flag("--json", options->json, "JSON on stdout");
   command->callback([options, &exit_code] { exit_code = mutate(*options); });
 }
