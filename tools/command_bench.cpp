@@ -26,7 +26,7 @@
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "bench";
+constexpr std::string_view kBenchCommand = "bench";
 using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
@@ -142,10 +142,10 @@ Json report(const BenchProblem& problem, Pass pass, const BenchTimes& times, con
 int run_shapes(Device& device, const std::vector<BenchShape>& shapes, const BenchOptions& options, Pass pass,
                Json& json) {
   const Result<std::unique_ptr<BenchTimer>> made = BenchTimer::make(device, options.repeats);
-  if (!made) return fail(kCommand, made.status());
+  if (!made) return fail(kBenchCommand, made.status());
   BenchTimer& timer = **made;
   const Result<double> copy_gb_per_s = timer.copy_bandwidth();
-  if (!copy_gb_per_s) return fail(kCommand, copy_gb_per_s.status());
+  if (!copy_gb_per_s) return fail(kBenchCommand, copy_gb_per_s.status());
   const Limits limits{*copy_gb_per_s, matrix_peak_tflops(device)};
   json["copy_gb_per_s"] = limits.copy_gb_per_s;
   json["matrix_peak_tflops"] = limits.matrix_peak_tflops;
@@ -159,7 +159,7 @@ int run_shapes(Device& device, const std::vector<BenchShape>& shapes, const Benc
       json["shapes"].push_back(report(problem, pass, *times, limits));
       continue;
     }
-    note(kCommand, fmt::format("{}: {}", shape.name, times.status().message()));
+    note(kBenchCommand, fmt::format("{}: {}", shape.name, times.status().message()));
     json["shapes"].push_back({{"name", shape.name}, {"error", times.status().message()}});
     exit_code = kNegative;
   }
@@ -168,7 +168,7 @@ int run_shapes(Device& device, const std::vector<BenchShape>& shapes, const Benc
 
 int run_overhead(Device& device, Json& json) {
   const Result<Overhead> overhead = measure_overhead(device);
-  if (!overhead) return fail(kCommand, overhead.status());
+  if (!overhead) return fail(kBenchCommand, overhead.status());
   const double more_us = overhead->with_workspace_us - overhead->bare_us;
   tell(
       fmt::format("host time of one forward(), median, in microseconds\n"
@@ -186,23 +186,24 @@ int run_overhead(Device& device, Json& json) {
 
 int bench(const BenchOptions& options) {
   if (options.shapes_file.empty() && !options.overhead)
-    return fail(kCommand,
+    return fail(kBenchCommand,
                 Status::invalid_argument("nothing to measure: give --shapes FILE, --overhead, or both"));
   const Result<Pass> pass = parse_pass(options.pass);
-  if (!pass) return fail(kCommand, pass.status());
+  if (!pass) return fail(kBenchCommand, pass.status());
   Result<std::vector<BenchShape>> shapes = std::vector<BenchShape>();
   if (!options.shapes_file.empty()) shapes = read_shapes(options);
-  if (!shapes) return fail(kCommand, shapes.status());
+  if (!shapes) return fail(kBenchCommand, shapes.status());
   Result<std::optional<OutputFile>> json_file = open_if_given(options.json_file);
-  if (!json_file) return fail(kCommand, json_file.status());
+  if (!json_file) return fail(kBenchCommand, json_file.status());
   Result<Device> device = Device::open(options.device);
-  if (!device) return fail(kCommand, device.status());
+  if (!device) return fail(kBenchCommand, device.status());
   const Device::Impl& impl = device->impl();
   int driver_version = 0;
   (void)impl.driver.cuDriverGetVersion(&driver_version);  // for the record only
   tell(fmt::format("{} on {} ({}), kernels for {}, median of {}\n", options.pass, device->name(),
                    impl.gpu_name, device->target(), options.repeats));
-  if (device->simulated()) note(kCommand, "times are those of the simulator on this machine, not a GPU's");
+  if (device->simulated())
+    note(kBenchCommand, "times are those of the simulator on this machine, not a GPU's");
   Json json{{"jfa", version_and_commit()},
             {"device", device->name()},
             {"gpu", impl.gpu_name},
@@ -217,7 +218,7 @@ int bench(const BenchOptions& options) {
     exit_code = run_shapes(*device, *shapes, options, *pass, json);
   if (exit_code == kFailure || !*json_file) return exit_code;
   const Status status = (*json_file)->write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  return status.ok() ? exit_code : fail(kCommand, status);
+  return status.ok() ? exit_code : fail(kBenchCommand, status);
 }
 
 }  // namespace

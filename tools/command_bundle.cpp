@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kCommand = "bundle";
+constexpr std::string_view kBundleCommand = "bundle";
 
 struct BundleOptions {
   std::string output;
@@ -37,19 +37,19 @@ struct BundleOptions {
 
 std::string absolute(const std::string& path) { return std::filesystem::absolute(path).string(); }
 
-void print(const Json& json) { tell(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
+void tell_json(const Json& json) { tell(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
 
 // Writes a bundle of what `fill` adds.
 int write(const BundleOptions& options, const std::function<Status(BundleWriter&)>& fill) {
   Result<OutputFile> output = OutputFile::open(options.output);
-  if (!output) return fail(kCommand, output.status());
+  if (!output) return fail(kBundleCommand, output.status());
   BundleWriter writer([&](std::string_view bytes) { return output->append(bytes); });
   Status status = fill(writer);
   if (status.ok()) status = writer.finish();
   if (status.ok()) status = output->commit();
-  if (!status.ok()) return fail(kCommand, status);
+  if (!status.ok()) return fail(kBundleCommand, status);
   if (options.json) {
-    print({{"path", options.output}, {"entries", writer.entries()}, {"bytes", writer.bytes()}});
+    tell_json({{"path", options.output}, {"entries", writer.entries()}, {"bytes", writer.bytes()}});
   } else {
     tell(fmt::format("{}: {} kernels, {}\n", output->name(), writer.entries(), human_bytes(writer.bytes())));
   }
@@ -60,12 +60,13 @@ int create(const BundleOptions& options) {
   CacheCommandOptions from;
   from.directory = options.from_cache;
   const auto settings = cache_options(from);
-  if (!settings) return fail(kCommand, settings.status());
-  if (settings->directory.empty()) return fail(kCommand, Status::unavailable("there is no cache directory"));
+  if (!settings) return fail(kBundleCommand, settings.status());
+  if (settings->directory.empty())
+    return fail(kBundleCommand, Status::unavailable("there is no cache directory"));
   EntryDirectory directory(posix_file_system(), settings->directory, EntryDirectory::Access::kPrivate);
-  if (const Status status = directory.check(); !status.ok()) return fail(kCommand, status);
+  if (const Status status = directory.check(); !status.ok()) return fail(kBundleCommand, status);
   for (const std::string& target : options.targets)
-    if (const auto known = parse_target(target); !known) return fail(kCommand, known.status());
+    if (const auto known = parse_target(target); !known) return fail(kBundleCommand, known.status());
   return write(options, [&](BundleWriter& writer) {
     return add_directory(directory, writer, [&](const Entry& entry) {
       const bool target = options.targets.empty() || std::find(options.targets.begin(), options.targets.end(),
@@ -79,7 +80,7 @@ int merge(const BundleOptions& options) {
   std::vector<std::shared_ptr<const Bundle>> bundles;
   for (const std::string& path : options.inputs) {
     auto bundle = Bundle::open(posix_file_system(), absolute(path));
-    if (!bundle) return fail(kCommand, bundle.status());
+    if (!bundle) return fail(kBundleCommand, bundle.status());
     bundles.push_back(std::move(*bundle));
   }
   return write(options, [&](BundleWriter& writer) { return merge_bundles(bundles, writer); });
@@ -87,7 +88,7 @@ int merge(const BundleOptions& options) {
 
 int list_all(const BundleOptions& options) {
   const auto bundle = Bundle::open(posix_file_system(), absolute(options.input));
-  if (!bundle) return fail(kCommand, bundle.status());
+  if (!bundle) return fail(kBundleCommand, bundle.status());
   Table table({"NAME", "TARGET", "SIZE", "REQUEST", "COMPILER"});
   Json json = Json::array();
   for (const BundleRow& row : (*bundle)->rows()) {
@@ -104,7 +105,7 @@ int list_all(const BundleOptions& options) {
                     {"written_by", entry ? entry->written_by : ""}});
   }
   if (options.json) {
-    print(json);
+    tell_json(json);
   } else {
     fmt::print("{}", table.text());
   }
@@ -113,14 +114,14 @@ int list_all(const BundleOptions& options) {
 
 int verify_all(const BundleOptions& options) {
   const auto bundle = Bundle::open(posix_file_system(), absolute(options.input));
-  if (!bundle) return fail(kCommand, bundle.status());
+  if (!bundle) return fail(kBundleCommand, bundle.status());
   const std::vector<BundleDamage> damaged = verify(**bundle);
   if (options.json) {
     Json json = Json::array();
     for (const BundleDamage& entry : damaged) {
       json.push_back({{"request", entry.row.request.hex()}, {"damage", entry.damage}});
     }
-    print({{"entries", (*bundle)->rows().size()}, {"damaged", json}});
+    tell_json({{"entries", (*bundle)->rows().size()}, {"damaged", json}});
   } else {
     for (const BundleDamage& entry : damaged) fmt::print("{}: {}\n", entry.row.request.hex(), entry.damage);
     fmt::print("{} kernels, {} damaged\n", (*bundle)->rows().size(), damaged.size());

@@ -32,7 +32,7 @@ namespace {
 using namespace conformance;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kCommand = "conformance";
+constexpr std::string_view kConformanceCommand = "conformance";
 constexpr std::size_t kKeptCharacters = 2000;  // of what a suite's case wrote
 constexpr const char* kSuites[] = {"forward_suite_test", "forward_edges_test", "backward_suite_test"};
 
@@ -230,14 +230,15 @@ std::vector<std::string> suites_of(const Options& options) {
 int run_parent(const Options& options) {
   for (const std::string& suite : options.suites)
     if (::access(suite.c_str(), X_OK) != 0)
-      return fail(kCommand, Status::unavailable(fmt::format("--suite {}: {}", suite, std::strerror(errno))));
+      return fail(kConformanceCommand,
+                  Status::unavailable(fmt::format("--suite {}: {}", suite, std::strerror(errno))));
   if (!options.golden.empty())
     if (const Result<Golden> golden = read_golden(options.golden); !golden)
-      return fail(kCommand, golden.status());
+      return fail(kConformanceCommand, golden.status());
   Result<std::optional<OutputFile>> report_file = open_if_given(options.json);
-  if (!report_file) return fail(kCommand, report_file.status());
+  if (!report_file) return fail(kConformanceCommand, report_file.status());
   Result<std::optional<OutputFile>> golden_file = open_if_given(options.record);
-  if (!golden_file) return fail(kCommand, golden_file.status());
+  if (!golden_file) return fail(kConformanceCommand, golden_file.status());
   const std::vector<Item> all = items(options.only);
   SupervisorOptions supervisor;
   supervisor.command = {own_path(), "--device", options.device};
@@ -273,7 +274,7 @@ int run_parent(const Options& options) {
     done.push_back(std::move(json));
   };
   const auto outcomes = supervise(supervisor);
-  if (!outcomes) return fail(kCommand, outcomes.status());
+  if (!outcomes) return fail(kConformanceCommand, outcomes.status());
   Json suites = Json::array();
   for (const std::string& suite : suites_of(options)) run_suite(options, suite, suites, tally);
   tell(tally.text() + "\n");
@@ -289,20 +290,21 @@ int run_parent(const Options& options) {
                       {"doubts", doubts_json(done)},
                       {"suites", suites}};
     const std::string text = report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-    if (Status status = (*report_file)->write(text); !status.ok()) return fail(kCommand, status);
+    if (Status status = (*report_file)->write(text); !status.ok()) return fail(kConformanceCommand, status);
   }
   if (*golden_file)
     if (Status status = (*golden_file)->write(golden_text(recorded)); !status.ok())
-      return fail(kCommand, status);
+      return fail(kConformanceCommand, status);
   return tally.clean() ? kSuccess : kNegative;
 }
 
 int run(const Options& options) {
   if (options.child_from >= 0) return run_child(options);
   if (items(options.only).empty())
-    return fail(kCommand, Status::invalid_argument(fmt::format(
-                              "--only {}: no item has that in its name or group; --list prints them all",
-                              options.only)));
+    return fail(
+        kConformanceCommand,
+        Status::invalid_argument(fmt::format(
+            "--only {}: no item has that in its name or group; --list prints them all", options.only)));
   if (!options.list) return run_parent(options);
   for (const Item& item : items(options.only)) fmt::print("{:<14} {}\n", item.group, item.name);
   return kSuccess;
@@ -312,8 +314,9 @@ int run(const Options& options) {
 
 void add_conformance_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App& command = *app.add_subcommand(
-      std::string(kCommand), "Check a GPU, instruction by instruction, against what is assumed of it");
+  CLI::App& command =
+      *app.add_subcommand(std::string(kConformanceCommand),
+                          "Check a GPU, instruction by instruction, against what is assumed of it");
   command.footer(
       "Instruction tests are compared with golden answers (--golden), or on a GPU with the simulator of its "
       "target;\n"

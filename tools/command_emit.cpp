@@ -16,7 +16,7 @@
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "emit";
+constexpr std::string_view kEmitCommand = "emit";
 
 struct EmitOptions {
   KernelFields kernel;
@@ -48,15 +48,15 @@ Result<std::string> emit_text(const EmitOptions& options) {
 
 int run(const EmitOptions& options) {
   Result<OutputFile> output = OutputFile::open(options.output);
-  if (!output) return fail(kCommand, output.status());
+  if (!output) return fail(kEmitCommand, output.status());
   if (options.format == "cubin" && output->is_standard_output() && isatty(STDOUT_FILENO) != 0) {
-    return fail(kCommand,
+    return fail(kEmitCommand,
                 Status::invalid_argument("--format cubin is binary: give -o FILE, or redirect the output"));
   }
   const Result<std::string> text = emit_text(options);
-  if (!text) return fail(kCommand, text.status());
+  if (!text) return fail(kEmitCommand, text.status());
   const Status status = output->write(*text);
-  return status.ok() ? kSuccess : fail(kCommand, status);
+  return status.ok() ? kSuccess : fail(kEmitCommand, status);
 }
 
 }  // namespace

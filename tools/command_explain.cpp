@@ -20,7 +20,7 @@
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "cache explain";
+constexpr std::string_view kExplainCommand = "cache explain";
 
 struct ExplainOptions {
   KernelFields kernel;
@@ -39,14 +39,14 @@ Result<CompileRequest> request_of(const ExplainOptions& options) {
 
 int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
   const Result<CompileRequest> request = request_of(options);
-  if (!request) return fail(kCommand, request.status());
+  if (!request) return fail(kExplainCommand, request.status());
   Result<CacheOptions> settings = cache_options(shared);
-  if (!settings) return fail(kCommand, settings.status());
+  if (!settings) return fail(kExplainCommand, settings.status());
   if (!settings->directory.empty()) {
     std::string foreign;
     const auto error = find_foreign(*posix_file_system(), settings->directory, foreign);
     if (!error && !foreign.empty())
-      return fail(kCommand, Status::unavailable(no_cache(settings->directory, foreign)));
+      return fail(kExplainCommand, Status::unavailable(no_cache(settings->directory, foreign)));
   }
   settings->log = process_log();
   settings->write = false;  // to look at an entry is not to use it
@@ -62,7 +62,7 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
   } else {
     // Fields on standard output and the rest beside it: two keys can be compared with diff(1).
     fmt::print("{}", to_text(fields));
-    for (const std::string& line : why) note(kCommand, line);
+    for (const std::string& line : why) note(kExplainCommand, line);
   }
   return cache.find(*request) != nullptr ? kSuccess : kNegative;
 }

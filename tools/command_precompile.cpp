@@ -29,7 +29,7 @@
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "precompile";
+constexpr std::string_view kPrecompileCommand = "precompile";
 
 struct PrecompileOptions {
   Sweep sweep;
@@ -92,7 +92,7 @@ class Precompiler {
       : cache_(cache), specs_(specs), line_info_(line_info) {}
 
   void run(unsigned jobs) {
-    const Progress progress(kCommand, "compiling", [this](double elapsed_s) {
+    const Progress progress(kPrecompileCommand, "compiling", [this](double elapsed_s) {
       return progress_state(done_, specs_.size(), elapsed_s, current());
     });
     std::vector<std::jthread> threads;
@@ -138,18 +138,18 @@ class Precompiler {
 
 int run(const PrecompileOptions& options) {
   const Result<bool> line_info = wants_line_info(options.line_info);
-  if (!line_info) return fail(kCommand, line_info.status());
+  if (!line_info) return fail(kPrecompileCommand, line_info.status());
   Result<std::vector<KernelSpec>> specs = all_specs(options);
   if (specs && !options.shard.empty()) specs = shard_of(*specs, options.shard, *line_info);
-  if (!specs) return fail(kCommand, specs.status());
+  if (!specs) return fail(kPrecompileCommand, specs.status());
   if (options.list) {
     for (const KernelSpec& spec : *specs) tell(name(spec) + "\n");
     return kSuccess;
   }
   Result<std::optional<OutputFile>> output = open_if_given(options.bundle);
-  if (!output) return fail(kCommand, output.status());
+  if (!output) return fail(kPrecompileCommand, output.status());
   const Result<std::unique_ptr<KernelCache>> cache = open_cache(options);
-  if (!cache) return fail(kCommand, cache.status());
+  if (!cache) return fail(kPrecompileCommand, cache.status());
   Precompiler precompiler(**cache, *specs, *line_info);
   precompiler.run(options.jobs ? options.jobs : std::max(1U, std::thread::hardware_concurrency()));
 
@@ -159,17 +159,18 @@ int run(const PrecompileOptions& options) {
                    stats.compiles - stats.compile_failures, stats.compile_ms,
                    stats.directory_hits + stats.read_only_hits + stats.bundle_hits));
   for (const auto& [kernel, status] : precompiler.failures()) {
-    fail(kCommand, Status(status.kind(), fmt::format("{}: {}", kernel, status.message()), status.detail()));
+    fail(kPrecompileCommand,
+         Status(status.kind(), fmt::format("{}: {}", kernel, status.message()), status.detail()));
   }
   if (stats.publish_failures > 0)
-    note(kCommand, fmt::format("{} kernels could not be stored", stats.publish_failures));
+    note(kPrecompileCommand, fmt::format("{} kernels could not be stored", stats.publish_failures));
   const bool complete = precompiler.failures().empty();
   if (*output) {
     OutputFile& bundle = **output;
     // Half a bundle would look like a whole one; what is compiled stays in the cache for the next try.
-    if (!complete) return fail(kCommand, Status::unavailable(bundle.name() + ": not written"));
+    if (!complete) return fail(kPrecompileCommand, Status::unavailable(bundle.name() + ": not written"));
     const Result<std::uint64_t> bytes = write_bundle(**cache, *specs, *line_info, bundle);
-    if (!bytes) return fail(kCommand, bytes.status());
+    if (!bytes) return fail(kPrecompileCommand, bytes.status());
     tell(fmt::format("{}: {} kernels, {}\n", bundle.name(), specs->size(), human_bytes(*bytes)));
   }
   return complete && stats.publish_failures == 0 ? kSuccess : kNegative;

@@ -22,7 +22,7 @@
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "run";
+constexpr std::string_view kRunCommand = "run";
 constexpr const char* kDefaultGpu = "cuda:0";
 constexpr const char* kDefaultSimulator = "sim:sm_100a";
 
@@ -38,7 +38,7 @@ Result<Device> open_device(const RunOptions& options) {
   if (options.device) return Device::open(*options.device);
   Result<Device> gpu = Device::open(kDefaultGpu);
   if (gpu) return gpu;
-  note(kCommand,
+  note(kRunCommand,
        fmt::format("no usable GPU ({}); simulating one: {}", gpu.status().message(), kDefaultSimulator));
   return Device::open(kDefaultSimulator);
 }
@@ -67,7 +67,7 @@ bool check(const AttentionFile& file, const RunRequest& request, const RunResult
   reference::Comparison forward;
   std::optional<reference::BackwardComparison> backward;
   {
-    const Progress progress(kCommand, "computing the fp64 reference");
+    const Progress progress(kRunCommand, "computing the fp64 reference");
     forward = reference::judge(problem, host(result.output), result.lse);
     if (request.backward) {
       backward = reference::judge(problem, to_output_gradients(file),
@@ -103,14 +103,14 @@ Status write_result(OutputFile& file, const std::string& dtype, const RunRequest
 int run(const RunOptions& options) {
   const Result<AttentionFile> file =
       read_attention_file(options.file, options.request.broadcast_q, options.request.backward);
-  if (!file) return fail(kCommand, file.status());
-  if (Status status = check_configuration(*file, options); !status.ok()) return fail(kCommand, status);
+  if (!file) return fail(kRunCommand, file.status());
+  if (Status status = check_configuration(*file, options); !status.ok()) return fail(kRunCommand, status);
   Result<std::optional<OutputFile>> output = open_if_given(options.output);
-  if (!output) return fail(kCommand, output.status());
+  if (!output) return fail(kRunCommand, output.status());
   Result<Device> device = open_device(options);
-  if (!device) return fail(kCommand, device.status());
-  const Result<RunResult> result = run_on_device(*device, *file, options.request, kCommand);
-  if (!result) return fail(kCommand, result.status());
+  if (!device) return fail(kRunCommand, device.status());
+  const Result<RunResult> result = run_on_device(*device, *file, options.request, kRunCommand);
+  if (!result) return fail(kRunCommand, result.status());
 
   tell(fmt::format("{} sequences, {} query and {} key rows, {} heads ({} of keys), head_dim {}, {} on {}\n",
                    file->key_offset->element_count() - 1, file->query->shape[0], file->key->shape[0],
@@ -118,7 +118,7 @@ int run(const RunOptions& options) {
                    device->name()));
   if (*output) {
     if (Status status = write_result(**output, file->query->dtype, options.request, *result); !status.ok())
-      return fail(kCommand, status);
+      return fail(kRunCommand, status);
   }
   if (!options.check) return kSuccess;
   return check(*file, options.request, *result) ? kSuccess : kNegative;

@@ -14,7 +14,7 @@
 namespace jfa::sim {
 namespace {
 
-constexpr std::string_view kCommand = "mutate";
+constexpr std::string_view kMutateCommand = "mutate";
 
 struct MutateOptions {
   LaunchOptions launch;
@@ -27,14 +27,14 @@ struct MutateOptions {
 
 int mutate(const MutateOptions& options) {
   const Result<LoadedLaunch> loaded = load_launch(options.launch);
-  if (!loaded) return fail(kCommand, loaded.status());
+  if (!loaded) return fail(kMutateCommand, loaded.status());
   CampaignOptions campaign;
   campaign.sample = options.sample;
   campaign.jobs = options.jobs;
   campaign.schedules = usual_schedules(options.random_seeds);
   for (simulator::RunOptions& schedule : campaign.schedules) schedule.sms = options.sms;
   const Result<CampaignResult> result = run_campaign(loaded->ptx, loaded->launch.recording, campaign);
-  if (!result) return fail(kCommand, result.status());
+  if (!result) return fail(kMutateCommand, result.status());
   const std::string unnoticed = survivors(*result, loaded->source);
   if (options.json) {
     fmt::print("{}\n", to_json(*result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -49,7 +49,7 @@ int mutate(const MutateOptions& options) {
 
 void add_mutate_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<MutateOptions>();
-  CLI::App* command = app.add_subcommand(std::string(kCommand),
+  CLI::App* command = app.add_subcommand(std::string(kMutateCommand),
                                          "Runs every mutant of a kernel's synchronisation. Exit status: 0 "
                                          "all are noticed, 1 some are not, 2 bad "
                                          "input, or the kernel fails as it is");

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kCommand = "run";
+constexpr std::string_view kRunCommand = "run";
 
 struct RunCommandOptions {
   LaunchOptions launch;
@@ -130,28 +130,28 @@ std::string alternatives(std::string names) {
 
 int run(const RunCommandOptions& options) {
   const Result<LoadedLaunch> loaded = load_launch(options.launch);
-  if (!loaded) return fail(kCommand, loaded.status());
+  if (!loaded) return fail(kRunCommand, loaded.status());
   Result<Outputs> outputs = open_outputs(options, loaded->launch);
-  if (!outputs) return fail(kCommand, outputs.status());
+  if (!outputs) return fail(kRunCommand, outputs.status());
   simulator::Trace trace;
   simulator::RunOptions traced = options.run;
   if (outputs->trace) traced.trace = &trace;
   const auto result = simulator::replay(loaded->ptx, loaded->launch.recording, traced, loaded->source);
-  if (!result) return fail(kCommand, result.status());
+  if (!result) return fail(kRunCommand, result.status());
   if (outputs->trace)
     if (Status status = outputs->trace->write(
             to_chrome_trace(trace).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
         !status.ok())
-      return fail(kCommand, status);
+      return fail(kRunCommand, status);
   std::optional<simulator::ShrunkSchedule> shrunk;
   if (!result->ok && options.shrink) {
     auto shrinking = simulator::shrink(loaded->ptx, loaded->launch.recording, options.run);
-    if (!shrinking) return fail(kCommand, shrinking.status());
+    if (!shrinking) return fail(kRunCommand, shrinking.status());
     shrunk = *std::move(shrinking);
   }
   if (result->ok)
     if (Status status = write_results(loaded->launch, *result, outputs->results); !status.ok())
-      return fail(kCommand, status);
+      return fail(kRunCommand, status);
   if (options.json) {
     tools::say(result->printed);
   } else {
@@ -174,7 +174,7 @@ int run(const RunCommandOptions& options) {
 void add_run_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<RunCommandOptions>();
   CLI::App* command = app.add_subcommand(
-      std::string(kCommand), "Runs a kernel. Exit status: 0 no bug found, 1 a report, 2 bad input");
+      std::string(kRunCommand), "Runs a kernel. Exit status: 0 no bug found, 1 a report, 2 bad input");
   add_launch_options(*command, options->launch);
   using tools::whole;
   command->add_option("--schedule", options->schedule, "who moves when")
