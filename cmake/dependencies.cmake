@@ -49,6 +49,7 @@ if(NOT JFA_FMT_INCLUDE_DIR)
 endif()
 add_library(jfa_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt_library.cpp)
 target_link_libraries(jfa_fmt PRIVATE jfa_library_options)
+target_compile_options(jfa_fmt PRIVATE -O1)  # it makes messages
 target_include_directories(jfa_fmt SYSTEM PUBLIC ${JFA_FMT_INCLUDE_DIR})
 if(NOT TARGET fmt::fmt)
   add_library(fmt::fmt INTERFACE IMPORTED)  # seen in this folder and those below, as every imported target

@@ -58,5 +58,7 @@ Configuration configuration_of(const AttentionCall& call, std::string_view targe
 
 /// Short and unique, for file names and messages: "forward-bf16-d128-w64-g4-sm_100f".
 std::string name(const KernelSpec& spec);
+/// The spec of that name; nullopt if no spec of this version has it.
+std::optional<KernelSpec> spec_named(std::string_view name);
 
 }  // namespace jfa

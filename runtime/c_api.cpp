@@ -7,6 +7,7 @@
 #include <new>
 #include <string_view>
 
+#include "generator/foreign_text.h"
 #include "jfa/attention.h"
 #include "jfa/cache.h"
 #include "jfa/jfa.h"
@@ -53,9 +54,10 @@ jfa_error fail(ErrorKind kind, const char* message) noexcept {
 template <class Act>
 jfa_error guarded(Act act) noexcept {
   try {
-    Status status = act();
+    const Status status = act();
     if (status.ok()) return JFA_OK;
-    last_error = std::move(status);
+    // A path or a log may hold any bytes, and callers in other languages decode what they get.
+    last_error = Status(status.kind(), jfa::valid_utf8(status.message()), jfa::valid_utf8(status.detail()));
     return static_cast<jfa_error>(last_error.kind());
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::kUnavailable, "out of host memory");

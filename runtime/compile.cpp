@@ -75,7 +75,7 @@ Result<KernelCache*> process_cache() {
     if (!options) return options.status();
     // A process that finds all its kernels never loads NVRTC; without NVRTC, what others compiled is still
     // served.
-    if (const auto identity = Nvrtc::find_identity(NvrtcSearch::from_environment())) {
+    if (const auto identity = Nvrtc::find_identity(NvrtcSearch::from_process())) {
       options->compiler = *identity;
     } else if (const auto nvrtc = Nvrtc::instance()) {
       options->compiler = (*nvrtc)->identity();

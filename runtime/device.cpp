@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "cache/log_record.h"
+#include "generator/foreign_text.h"
 #include "runtime/call_stream.h"
 #include "runtime/environment_switch.h"
 #include "runtime/fork_guard.h"
@@ -26,7 +27,8 @@ Result<DeviceSource> cuda_source(std::string_view name) {
   int ordinal = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
   if (error != std::errc() || end != digits.data() + digits.size() || ordinal < 0)
-    return Status::invalid_argument(fmt::format("device '{}': '{}' is not a device number", name, digits));
+    return Status::invalid_argument(
+        fmt::format("device '{}': '{}' is not a device number", shown(name), shown(digits)));
   const Result<const DriverTable*> driver = open_cuda_driver();
   if (!driver) return driver.status();
   int count = 0;
@@ -34,8 +36,8 @@ Result<DeviceSource> cuda_source(std::string_view name) {
       !status.ok())
     return status;
   if (ordinal >= count)
-    return Status::unavailable(
-        fmt::format("device '{}': the driver has {} CUDA device{}", name, count, count == 1 ? "" : "s"));
+    return Status::unavailable(fmt::format("device '{}': the driver has {} CUDA device{}", shown(name), count,
+                                           count == 1 ? "" : "s"));
   return DeviceSource{fmt::format("cuda:{}", ordinal), *driver, ordinal, ImageKind::kCubin, {}};
 }
 
@@ -43,7 +45,7 @@ Result<DeviceSource> cuda_source(std::string_view name) {
 Result<DeviceSource> simulated_source(std::string_view name) {
   std::string error;
   const DriverTable* driver = simulator::open_simulated_driver(std::string(name), &error);
-  if (!driver) return Status::invalid_argument(fmt::format("device '{}': {}", name, error));
+  if (!driver) return Status::invalid_argument(fmt::format("device '{}': {}", shown(name), error));
   if (Status status = driver_status(*driver, driver->cuInit(0), "cuInit"); !status.ok()) return status;
   return DeviceSource{std::string(name), driver, 0, ImageKind::kPtx,
                       [driver] { return simulator::last_report(driver); }};
@@ -51,15 +53,16 @@ Result<DeviceSource> simulated_source(std::string_view name) {
 #else
 Result<DeviceSource> simulated_source(std::string_view name) {
   return Status::unsupported(fmt::format(
-      "device '{}': this library was built without its simulator (JFA_BUILD_SIMULATOR=OFF)", name));
+      "device '{}': this library was built without its simulator (JFA_BUILD_SIMULATOR=OFF)", shown(name)));
 }
 #endif
 
 Result<DeviceSource> source_of(std::string_view name) {
   if (name.starts_with(kCudaPrefix)) return cuda_source(name);
   if (name.starts_with(kSimulatedPrefix)) return simulated_source(name);
-  return Status::invalid_argument(fmt::format(
-      "device '{}' is neither a GPU such as 'cuda:0' nor a simulated one such as 'sim:sm_100a'", name));
+  return Status::invalid_argument(
+      fmt::format("device '{}' is neither a GPU such as 'cuda:0' nor a simulated one such as 'sim:sm_100a'",
+                  shown(name)));
 }
 
 }  // namespace

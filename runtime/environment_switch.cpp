@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "generator/foreign_text.h"
+
 namespace jfa {
 
 Result<bool> environment_switch(const char* name) {
@@ -12,7 +14,7 @@ Result<bool> environment_switch(const char* name) {
   const std::string_view given = value ? value : "";
   if (given == "1") return true;
   if (given.empty() || given == "0") return false;
-  return Status::invalid_argument(fmt::format("{} is '{}', neither 0 nor 1", name, given));
+  return Status::invalid_argument(fmt::format("{} is '{}', neither 0 nor 1", name, shown(given)));
 }
 
 Result<bool> wants_line_info(bool given) {

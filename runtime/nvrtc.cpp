@@ -201,9 +201,11 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const NvrtcSearch& search) {
   }
   return Status(
       ErrorKind::kUnavailable,
-      fmt::format("NVRTC (libnvrtc.so.13) was not found{}: install a CUDA toolkit 12.9 or later, or the "
-                  "PyPI package nvidia-cuda-nvrtc, or set JFA_NVRTC to the library's file or folder",
-                  search.ignore_toolkit ? " outside toolkits (JFA_IGNORE_TOOLKIT is set)" : ""),
+      fmt::format(
+          "NVRTC (libnvrtc.so.13) was not found{}: install a CUDA toolkit 12.9 or later, or the "
+          "PyPI package nvidia-cuda-nvrtc, or set JFA_NVRTC to the library's file or folder; jfa doctor "
+          "lists where it was looked for",
+          search.ignore_toolkit ? " outside toolkits (JFA_IGNORE_TOOLKIT is set)" : ""),
       tried);
 }
 
@@ -213,7 +215,7 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::instance() {
   static auto& opened = *new std::shared_ptr<const Nvrtc>;
   std::lock_guard lock(mutex);
   if (!opened) {
-    Result<std::shared_ptr<const Nvrtc>> result = open(NvrtcSearch::from_environment());
+    Result<std::shared_ptr<const Nvrtc>> result = open(NvrtcSearch::from_process());
     if (!result) return result.status();
     opened = *result;
   }

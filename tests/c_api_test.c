@@ -346,6 +346,8 @@ static void test_devices(jfa_device* device) {
   CHECK(none == NULL);
   CHECK_ERROR(jfa_device_open(NULL, &none), JFA_INVALID_ARGUMENT, "name is null");
   CHECK_ERROR(jfa_device_open("sim:sm_100a", NULL), JFA_INVALID_ARGUMENT, "device is null");
+  CHECK_ERROR(jfa_device_open("sim:\xff", &again), JFA_INVALID_ARGUMENT,
+              "device 'sim:?'"); /* messages are UTF-8 */
 
   CHECK(jfa_device_open("sim:sm_100a", &again) == JFA_OK); /* memory is the device's, not the handle's */
   CHECK(jfa_allocate(again, 4, &address) == JFA_OK);

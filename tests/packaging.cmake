@@ -56,3 +56,10 @@ endif()
 jfa_add_consumer_test(add_subdirectory
   OPTIONS -D JFA_CUDA_INCLUDE_DIR=${JFA_CUDA_INCLUDE_DIR} -D JFA_BUILD_SIMULATOR=OFF)
 set_tests_properties(jfa_consumer_add_subdirectory PROPERTIES PROCESSORS 2)
+
+# A shell that reads what was installed knows the command.
+if(TARGET jfa)
+  add_test(NAME jfa_installed_completion
+           COMMAND bash -c "source '${consumer_dir}/installed/share/bash-completion/completions/jfa' && complete -p jfa")
+  set_tests_properties(jfa_installed_completion PROPERTIES FIXTURES_REQUIRED installed LABELS packaging)
+endif()

@@ -12,7 +12,7 @@ foreach(fake IN ITEMS "old 12 4 90" "without_builtins 99 9 100")
 endforeach()
 
 jfa_add_test(runtime_nvrtc_test
-  SOURCES runtime_nvrtc_test.cpp
+  SOURCES runtime_nvrtc_test.cpp runtime_nvrtc_search_test.cpp command_runner.cpp
   LIBRARIES jfa_runtime jfa_generator jfa_cache jfa_cuda_headers fmt::fmt
   LABELS host)
 add_dependencies(runtime_nvrtc_test jfa_fake_nvrtc_old jfa_fake_nvrtc_without_builtins)

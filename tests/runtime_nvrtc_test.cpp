@@ -373,7 +373,7 @@ TEST_CASE("bug-pool 92: threads compile at once") {
 }
 
 TEST_CASE("The identity of NVRTC is read without loading it") {
-  const jfa::NvrtcSearch search = jfa::NvrtcSearch::from_environment();
+  const jfa::NvrtcSearch search = jfa::NvrtcSearch::from_process();
   const auto identity = jfa::Nvrtc::find_identity(search);
   // Wheels name their file libnvrtc.so.13, toolkits libnvrtc.so.13.0.88; both tell.
   REQUIRE(identity);

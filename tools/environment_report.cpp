@@ -1,12 +1,11 @@
 #include "tools/environment_report.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
 
+#include "runtime/environment_switch.h"
 #include "runtime/log.h"
 #include "runtime/variables.h"
 
@@ -23,24 +22,14 @@ EnvironmentReport environment_report() {
     const std::string_view name = assignment.substr(0, assignment.find('='));
     if (!looks_like_ours(name)) continue;
     if (std::string complaint = complaint_about(name); !complaint.empty())
-      report.complaints.push_back(std::move(complaint));
+      report.unknown.push_back(std::move(complaint));
   }
-  if (const Status status = read_log_environment(); !status.ok())
-    report.complaints.push_back(status.message());
+  const auto check = [&](const Status& status) {
+    if (!status.ok()) report.unusable.push_back(status.message());
+  };
+  check(read_log_environment());
+  for (const char* name : {"JFA_CHECK_OFFSETS", "JFA_LINE_INFO"}) check(environment_switch(name).status());
   return report;
-}
-
-std::vector<std::string> environment_lines() {
-  const EnvironmentReport report = environment_report();
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : report.set) lines.push_back(fmt::format("{}={}", name, value));
-  if (lines.empty()) {
-    std::vector<std::string_view> names;
-    for (const Variable& variable : variables()) names.push_back(variable.name);
-    lines.push_back(fmt::format("none of {} is set", fmt::join(names, ", ")));
-  }
-  lines.insert(lines.end(), report.complaints.begin(), report.complaints.end());
-  return lines;
 }
 
 }  // namespace jfa::tools

@@ -9,14 +9,13 @@ namespace jfa::tools {
 
 struct EnvironmentReport {
   std::vector<std::pair<std::string, std::string>> set;  // variables that are read, with their values
-  /// One sentence each: "JFA_CACHEDIR is not a variable of jfa; did you mean JFA_CACHE_DIR?", and values of
-  /// JFA_VERBOSE that cannot be used.
-  std::vector<std::string> complaints;
+  /// "JFA_CACHEDIR is not a variable of jfa; did you mean JFA_CACHE_DIR?"
+  std::vector<std::string> unknown;
+  /// Values that refuse every call: "JFA_CHECK_OFFSETS is '2', neither 0 nor 1". Those of the cache's variables
+  /// are its own to name.
+  std::vector<std::string> unusable;
 };
 
 EnvironmentReport environment_report();
-
-/// The same as lines of `jfa doctor`; never none.
-std::vector<std::string> environment_lines();
 
 }  // namespace jfa::tools
