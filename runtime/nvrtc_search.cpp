@@ -2,6 +2,7 @@
 
 #include <glob.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -47,6 +48,14 @@ class Collector {
     }
   }
 
+  void add_folders(std::string_view folders, const std::string& origin) {
+    for (std::size_t begin = 0; begin < folders.size();) {
+      const std::size_t end = std::min(folders.find(':', begin), folders.size());
+      if (end > begin) add_folder(folders.substr(begin, end - begin), origin);
+      begin = end + 1;
+    }
+  }
+
   void add(std::string path, const std::string& origin) { candidates_.push_back({std::move(path), origin}); }
   std::vector<NvrtcCandidate> take() { return std::move(candidates_); }
 
@@ -79,6 +88,7 @@ NvrtcSearch NvrtcSearch::from_environment() {
   search.conda_prefix = environment("CONDA_PREFIX");
   search.virtual_env = environment("VIRTUAL_ENV");
   search.path = environment("PATH");
+  search.fallback = environment("JFA_NVRTC_FALLBACK");
   return search;
 }
 
@@ -103,6 +113,7 @@ std::vector<NvrtcCandidate> nvrtc_candidates(const NvrtcSearch& search) {
     collector.add_folder(fs::path(search.conda_prefix) / "lib", "CONDA_PREFIX");
   collector.add_python(search.virtual_env, "VIRTUAL_ENV");
   collector.add_python(python_prefix(search.path), "python3's packages");
+  collector.add_folders(search.fallback, "JFA_NVRTC_FALLBACK");
   return collector.take();
 }
 

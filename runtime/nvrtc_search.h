@@ -22,13 +22,14 @@ struct NvrtcSearch {
   std::string conda_prefix;  // CONDA_PREFIX
   std::string virtual_env;   // VIRTUAL_ENV
   std::string path;          // PATH: a python3 found there tells where its wheels are
+  std::string fallback;      // JFA_NVRTC_FALLBACK: folders, ':' between them
 
   static NvrtcSearch from_environment();
 };
 
 /// In the order of trying: JFA_NVRTC alone if set; else the loader's path, CUDA_PATH, CUDA_HOME,
 /// /usr/local/cuda, the conda environment, the wheels (nvidia/cu13, nvidia/cuda_nvrtc) of the virtual
-/// environment and of the python3 in PATH. Files that do not exist are left out.
+/// environment and of the python3 in PATH, the fallback folders. Files that do not exist are left out.
 std::vector<NvrtcCandidate> nvrtc_candidates(const NvrtcSearch& search);
 
 }  // namespace jfa

@@ -192,6 +192,10 @@ TEST_CASE("bug-pool 127, 129: found by soname in a toolkit, a conda environment 
   for (const auto& candidate : jfa::nvrtc_candidates(search)) paths.push_back(candidate.path);
   CHECK(paths == std::vector{conda, wheel, old_wheel, system});
 
+  const std::string other = touch("other/lib/libnvrtc.so.13");
+  search.fallback = "/no/such/folder::" + (folder.path() / "other/lib").string();
+  CHECK(jfa::nvrtc_candidates(search).back().path == other);
+
   search.ignore_toolkit = false;
   std::string order;
   for (const auto& candidate : jfa::nvrtc_candidates(search)) order += candidate.path + '\n';

@@ -18,8 +18,9 @@ namespace jfa::tools {
 namespace {
 
 // Variables that tell where NVRTC is; those of the cache come with it.
-constexpr const char* kNvrtcVariables[] = {"JFA_NVRTC", "JFA_IGNORE_TOOLKIT", "CUDA_PATH",
-                                           "CUDA_HOME", "CONDA_PREFIX",       "VIRTUAL_ENV"};
+constexpr const char* kNvrtcVariables[] = {"JFA_NVRTC",  "JFA_NVRTC_FALLBACK", "JFA_IGNORE_TOOLKIT",
+                                           "CUDA_PATH",  "CUDA_HOME",          "CONDA_PREFIX",
+                                           "VIRTUAL_ENV"};
 
 void line(std::string_view subject, std::string_view text) { fmt::print("{:<12} {}\n", subject, text); }
 

@@ -4,7 +4,7 @@ import operator
 
 import torch
 
-from . import _jagged, _torch, errors, ops
+from . import _functional, _jagged, _torch, errors, ops
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _RELATED = {  # what users of other attentions may write, and what to write here
@@ -155,8 +155,10 @@ def attention(query, key, value, query_offset=None, key_offset=None, *, output_o
 def _operator(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale, return_lse):
     """attention() of tensors, through the operator."""
     query, key, value = _cast(query, key, value)
-    output, lse = torch.ops.jfa.attention(query, key, value, query_offset, key_offset, output_offset, window,
-                                          broadcast_q, scale)
+    # torch.compile traces torch.func by itself, so it sees the operator.
+    transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    call = _functional.Attention.apply if transformed else torch.ops.jfa.attention
+    output, lse = call(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale)
     return (output, lse) if return_lse else output
 
 

@@ -55,7 +55,7 @@ def _(output_grad, lse_grad, output, lse, query, key, value, query_offset, key_o
     return tuple(tensor.new_empty(tensor.shape) for tensor in (query, key, value))
 
 
-def _setup_context(ctx, inputs, output):
+def setup_context(ctx, inputs, output):
     query, key, value, query_offset, key_offset, output_offset, *ctx.options = inputs
     ctx.save_for_backward(*output, query, key, value, query_offset, key_offset, output_offset)
     ctx.set_materialize_grads(False)
@@ -71,7 +71,7 @@ def _no_second_order(ctx, *_):
     raise errors.Unsupported(SECOND_ORDER)
 
 
-torch.library.register_autograd("jfa::attention", _backward, setup_context=_setup_context, lib=_library)
+torch.library.register_autograd("jfa::attention", _backward, setup_context=setup_context, lib=_library)
 torch.library.register_autograd("jfa::attention_backward", _no_second_order, lib=_library)
 
 
