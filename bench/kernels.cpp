@@ -1,7 +1,7 @@
-// jfa_bench_kernels: what each emitted kernel costs. Compiles a list of configurations with NVRTC, no GPU
-// needed, and prints registers, spills, shared and tensor memory of every entry, the tensor core's cycles for
-// one tile, and the time NVRTC took when it compiled the kernel: JFA_CACHE=off has all of them compiled now.
-// Exit status 1 if a kernel spills, 2 if one does not compile.
+// jfa_bench_kernels: what each emitted kernel costs. Compiles the configurations of kernels.json with NVRTC,
+// no GPU needed, and prints registers, spills, shared and tensor memory of every entry, the tensor core's
+// cycles for one tile, and the time NVRTC took when it compiled the kernel: JFA_CACHE=off has all of them
+// compiled now. Exit status 1 if a kernel spills, 2 if one does not compile.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -14,47 +14,28 @@
 #include "generator/spec.h"
 #include "runtime/compile.h"
 #include "runtime/nvrtc.h"
+#include "tools/input_file.h"
 #include "tools/standard_streams.h"
+#include "tools/sweep.h"
 
 namespace {
 
 constexpr const char* kRow = "{:36} {:22} {:>7} {:>9} {:>7} {:>12} {:>7} {:>11} {:>8} {:>8}\n";
 
-std::vector<jfa::Configuration> configurations(const std::string& target) {
-  std::vector<jfa::Configuration> list;
-  const auto add = [&](auto&& change) {
-    jfa::Configuration configuration;
-    configuration.target = target;
-    change(configuration);
-    list.push_back(configuration);
-  };
-  for (std::int64_t head_dim : {16, 32, 64, 96, 128}) add([&](auto& it) { it.head_dim = head_dim; });
-  add([](auto& it) { it.dtype = jfa::DType::fp16; });
-  add([](auto& it) { it.window = 0; });
-  add([](auto& it) { it.window = 128; });
-  add([](auto& it) { it.groups = 4; });
-  add([](auto& it) { it.broadcast_q = true; });
-  add([](auto& it) { it.head_dim = 64, it.window = 64, it.groups = 8, it.dtype = jfa::DType::fp16; });
-  for (const bool broadcast_q : {false, true}) {
-    for (std::int64_t head_dim : {16, 32, 64, 96, 128})
-      add([&](auto& it) {
-        it.pass = jfa::Pass::backward, it.broadcast_q = broadcast_q, it.head_dim = head_dim;
-      });
-    add([&](auto& it) {
-      it.pass = jfa::Pass::backward, it.broadcast_q = broadcast_q;
-      it.dtype = jfa::DType::fp16, it.window = 128, it.groups = 4;
-    });
-  }
-  return list;
+// Those of kernels.json, in its order.
+jfa::Result<std::vector<jfa::KernelSpec>> configurations(const std::string& target) {
+  const std::string file = JFA_BENCH_DIR "/kernels.json";
+  const jfa::Result<std::string> text = jfa::tools::read_text(file);
+  if (!text) return text.status();
+  const auto sweeps = jfa::tools::parse_sweep_file(file, *text, {target});
+  return sweeps ? jfa::tools::expand(*sweeps) : sweeps.status();
 }
 
 // Rows of one configuration; returns whether it compiled without spills and serialized products.
-jfa::Result<bool> print_kernel(const jfa::Configuration& configuration) {
-  const auto spec = jfa::specialize(configuration);
-  if (!spec.ok()) return spec.status();
-  const auto plan = jfa::plan(*spec);
+jfa::Result<bool> print_kernel(const jfa::KernelSpec& spec) {
+  const auto plan = jfa::plan(spec);
   if (!plan.ok()) return plan.status();
-  const auto compiled = jfa::compile(jfa::emit(*plan), *spec);
+  const auto compiled = jfa::compile(jfa::emit(*plan), spec);
   if (!compiled.ok()) return compiled.status();
   const jfa::SharedImage& image = *compiled;
   bool slow = false;
@@ -70,7 +51,7 @@ jfa::Result<bool> print_kernel(const jfa::Configuration& configuration) {
         kRow, first ? image->name : "", entry.name, entry.threads, facts.registers, spill_bytes,
         entry.shared_bytes + facts.static_shared_bytes,
         entry.tensor_map.empty() ? "" : fmt::format("{}", plan->tensor_memory_columns),
-        entry.tile_products.empty() ? "" : fmt::format("{}", jfa::tensor_core_cycles(entry, spec->target)),
+        entry.tile_products.empty() ? "" : fmt::format("{}", jfa::tensor_core_cycles(entry, spec.target)),
         first ? fmt::format("{:.0f}", image->compile_ms) : "",
         first ? fmt::format("{}", image->cubin.size()) : "");
     first = false;
@@ -84,8 +65,8 @@ int run(const std::string& target) {
   fmt::print(kRow, "kernel", "entry", "threads", "registers", "spill B", "shared B/CTA", "columns",
              "cycles/tile", "NVRTC ms", "cubin B");
   bool ok = true;
-  for (const jfa::Configuration& configuration : configurations(target)) {
-    ok &= print_kernel(configuration).value();
+  for (const jfa::KernelSpec& spec : configurations(target).value()) {
+    ok &= print_kernel(spec).value();
     std::fflush(stdout);
   }
   if (!ok) jfa::tools::say("a kernel spills, or its products are serialized\n");

@@ -10,7 +10,6 @@ import argparse
 import datetime
 import gc
 import json
-import math
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import torch
 
 import jfa
 import libraries
+import ratios
 import shapes
 
 BASELINE = libraries.Varlen.name
@@ -140,16 +140,6 @@ def run_problem(problem, direction, options, limits):
             "libraries": entries}
 
 
-def geometric_means(rows):
-    """Of the ratios, for each library, over the shapes that it ran."""
-    ratios = {}
-    for row in rows:
-        for name, entry in row["libraries"].items():
-            if "ratio" in entry:
-                ratios.setdefault(name, []).append(entry["ratio"])
-    return {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in ratios.items()}
-
-
 def driver_version():
     try:
         command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -203,12 +193,11 @@ def main():
         rows = []
         for problem in problems:
             rows.append(run_problem(problem, direction, options, report))
-            report["passes"][direction] = {"geometric_mean": geometric_means(rows), "shapes": rows}
+            report["passes"][direction] = {"shapes": rows}
             if options.json:  # after every shape: a run that is cut short has not been for nothing
                 with open(options.json, "w") as file:
                     json.dump(report, file, indent=1)
-        means = ", ".join(f"{name} {mean:.2f}" for name, mean in geometric_means(rows).items())
-        print(f"{direction}: geometric mean of the ratios to {BASELINE}: {means or 'none'}", flush=True)
+        print(f"{direction}: geometric means of the ratios to {BASELINE}: {ratios.describe_means(rows)}", flush=True)
 
 
 if __name__ == "__main__":

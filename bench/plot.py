@@ -8,25 +8,37 @@ import json
 
 import matplotlib
 
+from ratios import comparable_means, libraries, ratio
+
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of backend)
 
 
-def draw_pass(axes, direction, result, baseline):
-    """Bars of every library beside each other, for each shape and for the geometric mean."""
-    rows, means = result["shapes"], result["geometric_mean"]
-    labels = [row["name"] for row in rows] + ["geometric\nmean"]
-    width = 0.8 / max(len(means), 1)
-    for index, name in enumerate(means):
-        ratios = [row["libraries"].get(name, {}).get("ratio") for row in rows] + [means[name]]
-        for column, ratio in enumerate(ratios):
-            if ratio is None:  # the library does not run this shape
-                continue
-            place = column + (index - (len(means) - 1) / 2) * width
-            axes.bar(place, ratio, width, color=f"C{index}", label=name if column == len(ratios) - 1 else None)
-            axes.text(place, ratio, f"{ratio:.2f}", ha="center", va="bottom", fontsize=6)
+def columns(rows):
+    """[(label, {library: ratio})]: every shape, then the means. A mean of one shape is that shape again, and left out."""
+    shapes = [(row["name"], {name: ratio(row, name) for name in libraries(rows) if ratio(row, name) is not None})
+              for row in rows]
+    means = [(f"geometric mean\nof {count} shapes", values) for count, values in comparable_means(rows) if count > 1]
+    return shapes + means
+
+
+def draw_pass(axes, direction, rows, baseline):
+    """The bars of a column stand side by side, centred on its label."""
+    names = libraries(rows)
+    width = 0.8 / max(len(names), 1)
+    places = {name: ([], []) for name in names}
+    all_columns = columns(rows)
+    for column, (_, ratios) in enumerate(all_columns):
+        for index, (name, value) in enumerate(ratios.items()):
+            places[name][0].append(column + (index - (len(ratios) - 1) / 2) * width)
+            places[name][1].append(value)
+    for name, (where, values) in places.items():
+        count = sum(ratio(row, name) is not None for row in rows)
+        bars = axes.bar(where, values, width, label=f"{name}, {count} of {len(rows)} shapes")
+        axes.bar_label(bars, fmt="%.2f", fontsize=6)
     axes.axhline(1, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize=8)
+    axes.set_xticks(range(len(all_columns)), [label for label, _ in all_columns], rotation=30, ha="right",
+                    rotation_mode="anchor", fontsize=8)
     axes.set_ylabel(f"{direction}: times as fast as {baseline}")
     axes.legend(fontsize=8)
 
@@ -41,7 +53,7 @@ def main():
     passes = report["passes"]
     figure, all_axes = plt.subplots(len(passes), 1, figsize=(12, 4.5 * len(passes)), squeeze=False)
     for axes, (direction, result) in zip(all_axes[:, 0], passes.items()):
-        draw_pass(axes, direction, result, report["baseline"])
+        draw_pass(axes, direction, result["shapes"], report["baseline"])
     figure.suptitle(f"{report['gpu']}, driver {report['driver']}, PyTorch {report['torch']}, {report['date']}")
     figure.tight_layout()
     figure.savefig(options.image, dpi=120)

@@ -51,16 +51,6 @@ jfa_add_test(runtime_refusal_test
   SOURCES runtime_refusal_test.cpp cache_support.cpp
   LIBRARIES jfa_runtime jfa_cache)
 
-# The example is what a newcomer reads first, so it runs as it stands.
-add_executable(jfa_example_attention ${PROJECT_SOURCE_DIR}/examples/attention.cpp)
-target_link_libraries(jfa_example_attention PRIVATE jfa::jfa)
-add_test(NAME jfa_example_attention COMMAND jfa_example_attention)
-set_tests_properties(jfa_example_attention PROPERTIES
-  TIMEOUT 120
-  ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR}
-  PASS_REGULAR_EXPRESSION
-    "output row 0: 1.5\noutput row 1: 1.5\noutput row 2: 9\noutput row 3: 9\noutput row 4: 9\n$")
-
 option(JFA_TEST_GPU "Register the tests that need a GPU" OFF)
 if(JFA_TEST_GPU)
   jfa_add_test(runtime_gpu_test

@@ -3,7 +3,7 @@ jfa_add_test(safetensors_test
   LIBRARIES jfa_safetensors fmt::fmt)
 
 jfa_add_test(tools_sweep_test
-  SOURCES tools_sweep_test.cpp
+  SOURCES tools_sweep_test.cpp embedding_docs_test.cpp
   LIBRARIES jfa_sweep jfa_generator fmt::fmt)
 
 jfa_add_test(tools_output_file_test
