@@ -94,7 +94,7 @@ def _cast(query, key, value):
     return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in (query, key, value))
 
 
-def _watched():
+def watched():
     """Whether something is at work that has to see an operator."""
     return (torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active() or
             torch._C._get_tracing_state() is not None)
@@ -139,11 +139,9 @@ def attention(query, key, value, query_offset=None, key_offset=None, *, output_o
     if scale is not None and type(scale) is not float:
         scale = _checked_scale(scale)
     options = query_offset, key_offset, output_offset, window, broadcast_q, scale
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not (type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN):
         return _jagged.attention(_operator, query, key, value, *options, return_lse)
-    if not (type(query) in _PLAIN and type(key) in _PLAIN and type(value) in _PLAIN):
-        return _jagged.attention(_operator, query, key, value, *options, return_lse)
-    if _watched() or query.is_meta:
+    if watched() or query.is_meta:
         return _operator(query, key, value, *options, return_lse)
     query, key, value = _cast(query, key, value)
     if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):

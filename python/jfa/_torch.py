@@ -179,15 +179,16 @@ def forward(arguments, want_lse):
     return output, lse
 
 
-def backward(arguments, output, lse, output_grad, lse_grad):
-    """(query_grad, key_grad, value_grad). One of output_grad and lse_grad may be None."""
+def backward(arguments, output, lse, output_grad, lse_grad, gradients=None):
+    """(query_grad, key_grad, value_grad), into `gradients` if given. One of output_grad and lse_grad may be None."""
     if output_grad is None:
         output_grad = output.new_zeros(()).expand(output.shape)
     if lse_grad is not None:
         lse_grad = lse_grad.contiguous()
     dtype = arguments.dtype
-    gradients = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-                 for tensor in (arguments.query, arguments.key, arguments.value)]
+    if gradients is None:
+        gradients = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+                     for tensor in (arguments.query, arguments.key, arguments.value)]
     if arguments.index < 0:
         _host.backward(_library.device(arguments.simulated), arguments.on_host(), _host_array(output, dtype),
                        _host_array(lse), _host_array(output_grad, dtype),
