@@ -114,6 +114,11 @@ class Library:
         return list(head_dims)
 
 
+def asked_for_kernels():
+    """Whether this process may have read its places for kernels (the environment's JFA_BUNDLES and the like)."""
+    return bool(_devices)
+
+
 _lock = threading.Lock()
 _loaded = None
 _devices = {}
