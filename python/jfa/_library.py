@@ -1,9 +1,9 @@
 """libjfa.so: found, loaded once, and its functions, which raise the errors of jfa.errors."""
 
 import ctypes
-import importlib.util
 import os
 import pathlib
+import sys
 import threading
 from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
@@ -42,15 +42,8 @@ def tell_of_wheels():
     """
     if "JFA_NVRTC_FALLBACK" in os.environ:
         return
-    folders = []
-    for package in ("nvidia.cu13", "nvidia.cuda_nvrtc"):
-        try:
-            spec = importlib.util.find_spec(package)
-        except (ImportError, ValueError):
-            continue
-        for place in (spec.submodule_search_locations or []) if spec else []:
-            if os.path.isdir(os.path.join(place, "lib")):
-                folders.append(os.path.join(place, "lib"))
+    folders = [folder for place in sys.path for package in ("cu13", "cuda_nvrtc")
+               if os.path.isdir(folder := os.path.join(place, "nvidia", package, "lib"))]
     if folders:
         os.environ["JFA_NVRTC_FALLBACK"] = os.pathsep.join(folders)
 

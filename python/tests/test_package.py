@@ -74,7 +74,6 @@ def test_a_library_that_is_not_there():
 def test_nvrtc_of_this_interpreter_is_named(tmp_path):
     lib = tmp_path / "nvidia" / "cu13" / "lib"
     lib.mkdir(parents=True)
-    (tmp_path / "nvidia" / "__init__.py").touch()
     code = "import os\nsys.path.insert(0, sys.argv[1])\nimport jfa\njfa.version()\nprint(os.environ['JFA_NVRTC_FALLBACK'])"
     status, text = python(WITHOUT_TORCH + code, str(tmp_path))
     assert status == 0 and str(lib) in text, text
