@@ -4,6 +4,7 @@
 #include "cache/bundle.h"
 #include "cache/bundle_format.h"
 #include "cache/maintenance.h"
+#include "jfa/version.h"
 
 namespace jfa {
 namespace {
@@ -38,6 +39,7 @@ Status BundleWriter::begin() { return bytes_ == 0 ? append(header_bytes()) : Sta
 Status BundleWriter::add(const Entry& entry) {
   Entry timeless = entry;
   timeless.image.compile_ms = 0;
+  timeless.written_by = version_and_commit();  // of the bundle, whoever compiled the kernel
   const auto bytes = encode_entry(timeless);
   if (!bytes.ok()) return bytes.status();
   BundleRow row;

@@ -1,8 +1,9 @@
 #include "cache/digest.h"
 
-#include <openssl/evp.h>
-
-#include <new>
+// The functions that do SHA-256 and nothing else. The newer ones choose among providers: with them, and all
+// that they need, nine tenths of a library that has libcrypto linked in would be libcrypto.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
 
 namespace jfa {
 
@@ -32,27 +33,21 @@ std::optional<Digest> parse_digest(std::string_view hex) {
 }
 
 struct Sha256::Context {
-  Context() : handle(EVP_MD_CTX_new()) {
-    // Only memory can be missing here.
-    if (handle == nullptr || EVP_DigestInit_ex(handle, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
-  }
-  ~Context() { EVP_MD_CTX_free(handle); }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-  EVP_MD_CTX* handle;
+  Context() { SHA256_Init(&state); }  // none of the three calls can fail
+  SHA256_CTX state;
 };
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {}
 Sha256::~Sha256() = default;
 
 Sha256& Sha256::append(std::string_view bytes) {
-  if (EVP_DigestUpdate(context_->handle, bytes.data(), bytes.size()) != 1) throw std::bad_alloc();
+  SHA256_Update(&context_->state, bytes.data(), bytes.size());
   return *this;
 }
 
 Digest Sha256::finish() {
   Digest digest;
-  if (EVP_DigestFinal_ex(context_->handle, digest.bytes.data(), nullptr) != 1) throw std::bad_alloc();
+  SHA256_Final(digest.bytes.data(), &context_->state);
   return digest;
 }
 

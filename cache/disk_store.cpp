@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "jfa/version.h"
+
 namespace jfa {
 namespace {
 
@@ -187,7 +189,7 @@ void DiskStore::publish_failed(std::error_code error, const std::string& path) {
 
 std::string DiskStore::publish(const CompileRequest& request, const Digest& key, const KernelImage& image) {
   if (!directory_ || !writable_) return {};
-  const auto bytes = encode_entry({fields_of(request), request.source.size(), image});
+  const auto bytes = encode_entry({fields_of(request), request.source.size(), image, version_and_commit()});
   if (!bytes.ok()) {
     observer_.count(&CacheStats::publish_failures);
     observer_.degrade("encode", request.name, "not cached: " + bytes.status().message());

@@ -40,15 +40,17 @@ json facts_json(const EntryFacts& facts) {
 json metadata_json(const Entry& entry) {
   json facts = json::object();
   for (const auto& [name, of_entry] : entry.image.facts) facts[name] = facts_json(of_entry);
-  return {{"request", request_key(entry.fields).hex()},
-          {"source_sha256", entry.fields.source.hex()},
-          {"source_bytes", entry.source_bytes},
-          {"target", entry.fields.target},
-          {"options", entry.fields.options},
-          {"compiler", entry.image.compiler},
-          {"name", entry.image.name},
-          {"compile_ms", entry.image.compile_ms},
-          {"facts", std::move(facts)}};
+  json metadata = {{"request", request_key(entry.fields).hex()},
+                   {"source_sha256", entry.fields.source.hex()},
+                   {"source_bytes", entry.source_bytes},
+                   {"target", entry.fields.target},
+                   {"options", entry.fields.options},
+                   {"compiler", entry.image.compiler},
+                   {"name", entry.image.name},
+                   {"compile_ms", entry.image.compile_ms},
+                   {"facts", std::move(facts)}};
+  if (!entry.written_by.empty()) metadata["written_by"] = entry.written_by;
+  return metadata;
 }
 
 // Conversions of the JSON library accept 1.5 or 1e300 for an int; these do not.
@@ -80,6 +82,7 @@ Entry entry_from(const json& metadata) {
   entry.image.compiler = metadata.at("compiler").get<std::string>();
   entry.image.name = metadata.at("name").get<std::string>();
   entry.image.compile_ms = metadata.at("compile_ms").get<double>();
+  if (metadata.contains("written_by")) entry.written_by = metadata["written_by"].get<std::string>();
   for (const auto& [name, facts] : metadata.at("facts").items()) {
     entry.image.facts[name] = {
         int_of(facts, "registers"),

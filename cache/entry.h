@@ -30,6 +30,7 @@ struct Entry {
   RequestFields fields;
   std::uint64_t source_bytes = 0;
   KernelImage image;
+  std::string written_by = {};  // version and commit of the jfa that wrote it; empty: not known
 };
 
 inline constexpr std::uint32_t kEntryVersion = 1;

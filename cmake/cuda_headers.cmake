@@ -18,7 +18,7 @@ if(cuda_version LESS oldest_cuda)
                       "${oldest_cuda} or newer is needed")
 endif()
 add_library(jfa_cuda_headers INTERFACE)
-target_include_directories(jfa_cuda_headers SYSTEM INTERFACE $<BUILD_INTERFACE:${JFA_CUDA_INCLUDE_DIR}>)
+target_include_directories(jfa_cuda_headers SYSTEM INTERFACE ${JFA_CUDA_INCLUDE_DIR})
 
 # Programs of the build tree find the wheels' NVRTC without being told.
 if(JFA_CUDA_INCLUDE_DIR STREQUAL "${cuda_wheels}/include")

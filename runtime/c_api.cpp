@@ -9,6 +9,7 @@
 
 #include "jfa/attention.h"
 #include "jfa/jfa.h"
+#include "jfa/version.h"
 #include "runtime/c_structure.h"
 
 struct jfa_device {
@@ -177,7 +178,8 @@ const char* jfa_error_name(jfa_error error) {
 
 const char* jfa_last_error_message(void) { return last_error.message().c_str(); }
 const char* jfa_last_error_detail(void) { return last_error.detail().c_str(); }
-const char* jfa_version(void) { return JFA_VERSION; }
+const char* jfa_version(void) { return jfa::version(); }
+const char* jfa_commit(void) { return jfa::commit(); }
 
 jfa_error jfa_device_open(const char* name, jfa_device** device) {
   return guarded([&]() -> Status {

@@ -366,6 +366,10 @@ int main(void) {
   jfa_device* device = NULL;
   CHECK(jfa_last_error_message()[0] == '\0' && jfa_last_error_detail()[0] == '\0');
   CHECK(strcmp(jfa_version(), JFA_TEST_VERSION) == 0);
+  CHECK(strcmp(JFA_VERSION_STRING, JFA_TEST_VERSION) == 0);
+  CHECK(JFA_VERSION_NUMBER >= JFA_MAKE_VERSION(0, 1, 0));
+  CHECK(JFA_VERSION_NUMBER < JFA_MAKE_VERSION(JFA_VERSION_MAJOR, JFA_VERSION_MINOR + 1, 0));
+  CHECK(strcmp(jfa_commit(), "unknown") == 0 || strspn(jfa_commit(), "0123456789abcdef") == 12);
   CHECK(strcmp(jfa_error_name(JFA_INVALID_ARGUMENT), "invalid argument") == 0);
   CHECK(strcmp(jfa_error_name(JFA_INTERNAL), "internal") == 0);
   CHECK(strcmp(jfa_error_name(99), "unknown error") == 0);

@@ -15,6 +15,7 @@
 
 #include "generator/emit.h"
 #include "generator/plan.h"
+#include "jfa/version.h"
 #include "runtime/compile.h"
 #include "tests/command_runner.h"
 
@@ -179,6 +180,7 @@ TEST_CASE("list and stats, for people and for programs") {
     CHECK(entry["target"] == "sm_100f");
     CHECK(entry["bytes"] > 1000);
     CHECK(entry["compile_ms"] > 0);
+    CHECK(entry["written_by"] == version_and_commit());
     CHECK(entry["request"].get<std::string>().size() == 64);
     CHECK(fs::exists(entry["path"].get<std::string>()));
   }
@@ -191,6 +193,7 @@ TEST_CASE("list and stats, for people and for programs") {
   const json bundled = json::parse(jfa_command({"bundle", "list", precompiled().bundle, "--json"}).output);
   CHECK(bundled.size() == 2);
   CHECK(bundled[0]["request"] == entries[0]["request"]);
+  CHECK(bundled[0]["written_by"] == version_and_commit());
   CHECK(has(jfa_command({"bundle", "list", precompiled().bundle}).output, "forward-bf16-d16-w0-sm_100f"));
 }
 

@@ -158,3 +158,13 @@ TEST_CASE("a peek needs the metadata only") {
   CHECK(peeked->image.cubin.empty());
   CHECK_FALSE(peek_entry(std::string_view(bytes).substr(0, 100)).ok());
 }
+
+TEST_CASE("an entry says which jfa wrote it, where that is known, and no key depends on it") {
+  Entry entry = sample_entry();
+  CHECK(decode_entry(encode_entry(entry).value()).value().written_by.empty());
+  entry.written_by = "0.1.0 (4f6269a0ba1c)";
+  const std::string bytes = encode_entry(entry).value();
+  CHECK(decode_entry(bytes).value().written_by == entry.written_by);
+  CHECK(peek_entry(bytes).value().written_by == entry.written_by);
+  CHECK(request_key(decode_entry(bytes)->fields) == request_key(sample_entry().fields));
+}

@@ -2,7 +2,7 @@
 add_library(jfa_attention_recording STATIC attention_recording.cpp launch_recorder.cpp)
 target_link_libraries(jfa_attention_recording
   PRIVATE jfa_options jfa_runtime jfa_generator jfa_cuda_headers fmt::fmt
-  PUBLIC jfa_test_problems jfa_simulator jfa::jfa)
+  PUBLIC jfa_test_problems jfa_simulator jfa_library)
 
 jfa_add_test(mutation_test
   SOURCES mutation_test.cpp

@@ -1,27 +1,56 @@
-# Two tiny projects use jfa as others do: installed, and as a subdirectory.
+# Tiny projects use jfa as others do: installed, by CMake's package or by pkg-config, and as a subdirectory.
 set(consumer_dir ${CMAKE_CURRENT_BINARY_DIR}/consumers)
 set(consumer_options -D CMAKE_BUILD_TYPE=None)  # nothing is slower than it must be to compile
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  list(APPEND consumer_options -D CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
 
-# jfa_add_consumer_test(kind [OPTIONS cmake-option...] [ARGUMENTS argument...])
-# Configures, builds and runs tests/consumers/<kind>.
+# jfa_add_consumer_test(kind [OPTIONS cmake-option...])
+# Configures, builds and tests tests/consumers/<kind>.
 function(jfa_add_consumer_test kind)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OPTIONS;ARGUMENTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OPTIONS")
   add_test(NAME jfa_consumer_${kind}
            COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test ${CMAKE_CURRENT_SOURCE_DIR}/consumers/${kind}
                    ${consumer_dir}/${kind} --build-generator ${CMAKE_GENERATOR}
-                   --build-options ${consumer_options} ${arg_OPTIONS} --test-command consumer ${arg_ARGUMENTS})
+                   --build-options ${consumer_options} ${arg_OPTIONS}
+                   --test-command ${CMAKE_CTEST_COMMAND} --output-on-failure --no-tests=error)
   set_tests_properties(jfa_consumer_${kind} PROPERTIES TIMEOUT 900 LABELS packaging)
 endfunction()
 
-add_test(NAME jfa_install
-         COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${consumer_dir}/installed)
-set_tests_properties(jfa_install PROPERTIES FIXTURES_SETUP installed LABELS packaging)
+if(JFA_INSTALL AND TARGET jfa_shared)
+  add_test(NAME jfa_install
+           COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${consumer_dir}/installed)
+  # It works wherever it lies.
+  add_test(NAME jfa_install_moved
+           COMMAND ${CMAKE_COMMAND} -D FROM=${consumer_dir}/installed -D TO=${consumer_dir}/moved
+                   -P ${CMAKE_CURRENT_SOURCE_DIR}/packaging/move.cmake)
+  set_tests_properties(jfa_install PROPERTIES FIXTURES_SETUP installed LABELS packaging)
+  set_tests_properties(jfa_install_moved PROPERTIES FIXTURES_SETUP moved FIXTURES_REQUIRED installed LABELS packaging)
 
-jfa_add_consumer_test(find_package OPTIONS -D CMAKE_PREFIX_PATH=${consumer_dir}/installed)
-set_tests_properties(jfa_consumer_find_package PROPERTIES FIXTURES_REQUIRED installed)
+  get_target_property(json_include_dir nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
+  jfa_add_consumer_test(find_package
+    OPTIONS -D CMAKE_PREFIX_PATH=${consumer_dir}/moved -D HOST_FMT_INCLUDE_DIR=${JFA_FMT_INCLUDE_DIR}
+            -D HOST_JSON_INCLUDE_DIR=${json_include_dir})
+  jfa_add_consumer_test(pkg_config OPTIONS -D CMAKE_PREFIX_PATH=${consumer_dir}/moved)
+  set_tests_properties(jfa_consumer_find_package jfa_consumer_pkg_config PROPERTIES FIXTURES_REQUIRED moved)
+
+  add_test(NAME jfa_symbols
+           COMMAND ${CMAKE_COMMAND} -D NM=${CMAKE_NM} -D READELF=${CMAKE_READELF} -D ARCHIVE=${jfa_archive}
+                   -D SHARED=$<TARGET_FILE:jfa_shared> -D HEADER=${PROJECT_SOURCE_DIR}/include/jfa/jfa.h
+                   -D SONAME=libjfa.so.${PROJECT_VERSION_MAJOR} -D STATIC_RUNTIME=${JFA_STATIC_RUNTIME}
+                   -P ${CMAKE_CURRENT_SOURCE_DIR}/packaging/symbols.cmake)
+  set_tests_properties(jfa_symbols PROPERTIES LABELS packaging)
+endif()
+
+if(JFA_GIT)
+  add_test(NAME jfa_find_commit
+           COMMAND ${CMAKE_COMMAND} -D GIT=${JFA_GIT} -D FOLDER=${CMAKE_CURRENT_BINARY_DIR}/find_commit
+                   -D SCRIPT=${PROJECT_SOURCE_DIR}/version/find_commit.cmake
+                   -P ${CMAKE_CURRENT_SOURCE_DIR}/packaging/find_commit.cmake)
+  set_tests_properties(jfa_find_commit PROPERTIES LABELS packaging)
+endif()
 
 # Compiles the library once more, without the two thirds that a server does not need.
 jfa_add_consumer_test(add_subdirectory
-  OPTIONS -D JFA_CUDA_INCLUDE_DIR=${JFA_CUDA_INCLUDE_DIR} -D JFA_BUILD_SIMULATOR=OFF
-  ARGUMENTS --without-simulator)
+  OPTIONS -D JFA_CUDA_INCLUDE_DIR=${JFA_CUDA_INCLUDE_DIR} -D JFA_BUILD_SIMULATOR=OFF)
 set_tests_properties(jfa_consumer_add_subdirectory PROPERTIES PROCESSORS 2)

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "jfa/version.h"
 #include "tools/command_line.h"
 #include "tools/companion.h"
 #include "tools/standard_streams.h"
@@ -38,7 +39,7 @@ int run_commands(int argc, const char* const* argv, std::span<const AddCommand> 
   CLI::App app{"Jagged flash attention, compiled at run time for exactly the attention at hand", "jfa"};
   std::string program = "jfa";
   return run_program(program, [&] {
-    app.set_version_flag("--version", "jfa " JFA_VERSION);
+    app.set_version_flag("--version", std::string("jfa ") + version_and_commit());
     app.require_subcommand(1);
     app.parse_complete_callback([&] { program += subcommand_of(app); });
     int exit_code = kSuccess;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "jfa/attention.h"
+#include "jfa/version.h"
 #include "runtime/device.h"
 #include "tools/bench_data.h"
 #include "tools/bench_overhead.h"
@@ -194,7 +195,7 @@ int bench(const BenchOptions& options) {
   tell(fmt::format("{} on {} ({}), kernels for {}, median of {}\n", options.pass, device->name(),
                    impl.gpu_name, device->target(), options.repeats));
   if (device->simulated()) note(kCommand, "times are those of the simulator on this machine, not a GPU's");
-  Json json{{"jfa", JFA_VERSION},
+  Json json{{"jfa", version_and_commit()},
             {"device", device->name()},
             {"gpu", impl.gpu_name},
             {"simulated", device->simulated()},

@@ -95,7 +95,8 @@ int list(const BundleOptions& options) {
                     {"target", target},
                     {"bytes", row.bytes},
                     {"request", row.request.hex()},
-                    {"compiler", compiler}});
+                    {"compiler", compiler},
+                    {"written_by", entry ? entry->written_by : ""}});
   }
   if (options.json) {
     print(json);

@@ -63,6 +63,7 @@ int list(const CacheCommandOptions& options) {
                     {"last_use_s", stored.last_use_s},
                     {"request", stored.name.request.hex()},
                     {"compiler", compiler},
+                    {"written_by", entry ? entry->written_by : ""},
                     {"path", stored.path}});
   }
   if (options.json) {

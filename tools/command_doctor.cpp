@@ -9,6 +9,7 @@
 
 #include "generator/spec.h"
 #include "jfa/attention.h"
+#include "jfa/version.h"
 #include "runtime/compile.h"
 #include "runtime/driver.h"
 #include "runtime/nvrtc.h"
@@ -123,7 +124,7 @@ void report_variables() {
 }
 
 int run() {
-  line("jfa", JFA_VERSION);
+  line("jfa", version_and_commit());
   const std::string gpu = report_gpus();
   const bool compiles = report_nvrtc();
   const bool caches = report_cache();

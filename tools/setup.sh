@@ -93,7 +93,7 @@ build() {
 
 # setup [cmake argument...]
 setup() {
-  install_packages g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev doctest-dev
+  install_packages g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev doctest-dev pkg-config
   find_cuda
   configure "$@"
 }

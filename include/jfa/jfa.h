@@ -21,6 +21,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "jfa/version.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -49,8 +51,12 @@ const char* jfa_last_error_message(void);
 /* What there is beyond that line, of many lines and often "": a compiler's log, a simulator's report. */
 const char* jfa_last_error_detail(void);
 
-/* "0.1.0". */
+/* "0.1.0": of the library that is loaded, where JFA_VERSION_STRING is of this header. */
 const char* jfa_version(void);
+
+/* The git commit that the library was built from: "4f6269a0ba1c"; with "-dirty" behind it if files had been
+ * changed since; "unknown" if it was not built from a git repository. */
+const char* jfa_commit(void);
 
 /* ---- Devices and memory ---- */
 

@@ -3,14 +3,16 @@
 
 #include <CLI/CLI.hpp>
 #include <sstream>
+#include <string>
 
+#include "jfa/version.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/standard_streams.h"
 
 int main(int argc, char** argv) {
   return jfa::tools::run_program("jfa-sim", [&] {
     CLI::App app{"A simulated GPU that finds synchronisation bugs in PTX", "jfa-sim"};
-    app.set_version_flag("--version", "jfa-sim " JFA_VERSION);
+    app.set_version_flag("--version", std::string("jfa-sim ") + jfa::version_and_commit());
     app.require_subcommand(1);
     int exit_code = jfa::sim::kSuccess;
     jfa::sim::add_run_command(app, exit_code);
