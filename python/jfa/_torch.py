@@ -4,8 +4,6 @@ Memory comes from PyTorch's allocator and is used on the current stream only, so
 The library makes a device's context current by itself and restores what was, which is the device guard.
 """
 
-import ctypes
-
 import torch
 
 from . import _host, _library, _simulate, errors
@@ -74,18 +72,26 @@ def output_rows(query, key_offset, broadcast_q):
     return query.shape[0] * (key_offset.shape[0] - 1) if broadcast_q else query.shape[0]
 
 
-def _readable(tensor):
-    """The tensor, or one packed copy if the library cannot read it as it lies."""
-    row_stride, head_stride, dim_stride = tensor.stride()
+def _placed(tensor, dtype):
+    """The tensor, or one packed copy if the library cannot read it as it lies, and its fields of a jfa_tensor."""
+    address = tensor.data_ptr()
     rows, heads, head_dim = tensor.shape
-    strides = (row_stride if rows > 1 else 0) | (head_stride if heads > 1 else 0)
-    if tensor.data_ptr() & 15 == 0 and not strides & 7 and (dim_stride == 1 or head_dim <= 1):
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
+    row_stride, head_stride, dim_stride = tensor.stride()
+    if (address & 15 or dim_stride != 1 or (row_stride | head_stride) & 7) and not _readable(tensor):
+        tensor = tensor.clone(memory_format=torch.contiguous_format)
+        address, row_stride, head_stride = tensor.data_ptr(), heads * head_dim, head_dim
+    return tensor, (address, rows, heads, head_dim, row_stride, head_stride, dtype, 0)
+
+
+def _readable(tensor):
+    """Whether the library can read the tensor as it lies; strides of extents of 1 do not count."""
+    *outer, innermost = [stride if extent > 1 else None for stride, extent in zip(tensor.stride(), tensor.shape)]
+    return (tensor.data_ptr() % 16 == 0 and innermost in (1, None) and
+            all(stride is None or stride % 8 == 0 for stride in outer))
 
 
 def _fields(tensor, dtype):
-    """The fields of a jfa_tensor."""
+    """The fields of a jfa_tensor, of a tensor that the library can read."""
     rows, heads, head_dim = tensor.shape
     row_stride, head_stride, _ = tensor.stride()
     return tensor.data_ptr(), rows, heads, head_dim, row_stride, head_stride, dtype, 0
@@ -110,7 +116,7 @@ class Arguments:
     """
 
     __slots__ = ("query", "key", "value", "query_offset", "key_offset", "output_offset", "window", "broadcast_q",
-                 "scale", "dtype", "index", "simulated")
+                 "scale", "dtype", "index", "simulated", "fields")
 
     def __init__(self, query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale,
                  simulated=None):
@@ -121,7 +127,10 @@ class Arguments:
                 value.dim() != 3):
             check_tensors(query, key, value)
         check_all_offsets(query_offset, key_offset, output_offset, broadcast_q, query.device)
-        self.query, self.key, self.value = _readable(query), _readable(key), _readable(value)
+        self.query, query_fields = _placed(query, dtype)
+        self.key, key_fields = _placed(key, dtype)
+        self.value, value_fields = _placed(value, dtype)
+        self.fields = query_fields, key_fields, value_fields
         self.query_offset = None if broadcast_q else query_offset.contiguous()
         self.key_offset = key_offset.contiguous()
         self.output_offset = None if output_offset is None else output_offset.contiguous()
@@ -136,9 +145,8 @@ class Arguments:
 
     def packed(self):
         """The jfa_call."""
-        dtype = self.dtype
         return pack_call(
-            _fields(self.query, dtype), _fields(self.key, dtype), _fields(self.value, dtype),
+            *self.fields,
             NO_OFFSETS if self.query_offset is None else _offset_fields(self.query_offset),
             _offset_fields(self.key_offset),
             None if self.output_offset is None else _offset_fields(self.output_offset),
@@ -171,10 +179,9 @@ def forward(arguments, want_lse):
         return output, lse
     library = _library.library()
     call = arguments.packed()
-    byte_count = ctypes.c_uint64()
-    library.jfa_workspace_bytes(call, ctypes.byref(byte_count))
-    memory, workspace = _workspace(byte_count.value, device)
-    library.jfa_forward(_cuda_device(arguments.index), call, pack_tensor(*_fields(output, arguments.dtype)),
+    memory, workspace = _workspace(library.workspace_bytes(call), device)
+    packed_output = pack_tensor(output.data_ptr(), rows, heads, head_dim, heads * head_dim, head_dim, arguments.dtype, 0)
+    library.jfa_forward(_cuda_device(arguments.index), call, packed_output,
                         0 if lse is None else lse.data_ptr(), workspace, _current_stream(arguments.index))
     return output, lse
 
@@ -198,9 +205,7 @@ def backward(arguments, output, lse, output_grad, lse_grad, gradients=None):
     library = _library.library()
     call = arguments.packed()
     incoming = pack_output_gradient(output_grad.data_ptr(), *output_grad.shape, *output_grad.stride(), dtype, 0)
-    byte_count = ctypes.c_uint64()
-    library.jfa_backward_workspace_bytes(call, incoming, ctypes.byref(byte_count))
-    memory, workspace = _workspace(byte_count.value, output.device)
+    memory, workspace = _workspace(library.backward_workspace_bytes(call, incoming), output.device)
     library.jfa_backward(_cuda_device(arguments.index), call, pack_tensor(*_fields(output, dtype)), lse.data_ptr(),
                          incoming, 0 if lse_grad is None else lse_grad.data_ptr(),
                          *[pack_tensor(*_fields(gradient, dtype)) for gradient in gradients], workspace,
