@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -62,6 +63,8 @@ def test_doctor():
 
 def test_exported_names():
     """libjfa.so exports the C interface and nothing else."""
+    if not shutil.which("nm"):
+        pytest.skip("nm of binutils is needed")
     listed = subprocess.run(["nm", "-D", "--defined-only", str(_library.path())], capture_output=True, text=True, check=True)
     names = {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()}
     assert "jfa_forward" in names and all(name.startswith("jfa_") for name in names), names
