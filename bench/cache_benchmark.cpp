@@ -14,6 +14,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -170,7 +171,9 @@ Entry small_entry(int number) {
   image.name = request.name;
   image.target = request.target;
   image.compiler = "benchmark";
-  image.cubin = std::string(1000, 'c');
+  image.cubin.resize(1000);  // of bytes that do not compress
+  std::minstd_rand random(static_cast<unsigned>(number) + 1);
+  for (char& byte : image.cubin) byte = static_cast<char>(random());
   return {fields_of(request), request.source.size(), image};
 }
 

@@ -33,6 +33,9 @@ jfa::Result<std::vector<jfa::KernelSpec>> configurations(const std::string& targ
 
 // Rows of one configuration; returns whether it compiled without spills and serialized products.
 jfa::Result<bool> print_kernel(const jfa::KernelSpec& spec) {
+  if (jfa::is_virtual(spec.target))
+    return jfa::Status::invalid_argument("target '" + std::string(jfa::to_string(spec.target)) +
+                                         "' has no machine code");
   const auto plan = jfa::plan(spec);
   if (!plan.ok()) return plan.status();
   const auto compiled = jfa::compile(jfa::emit(*plan), spec);
@@ -65,7 +68,8 @@ int run(const std::string& target) {
   fmt::print(kRow, "kernel", "entry", "threads", "registers", "spill B", "shared B/CTA", "columns",
              "cycles/tile", "NVRTC ms", "cubin B");
   bool ok = true;
-  for (const jfa::KernelSpec& spec : configurations(target).value()) {
+  const std::vector<jfa::KernelSpec> specs = configurations(target).value();
+  for (const jfa::KernelSpec& spec : specs) {
     ok &= print_kernel(spec).value();
     std::fflush(stdout);
   }

@@ -2,7 +2,7 @@
 //
 //   offset  size  field
 //        0     8  magic "JFABUNDL"
-//        8     4  format version, 1
+//        8     4  format version, 2: the entries are of theirs
 //       12     4  0
 //       16     …  entries, as in entry.h, one after the other, in the order of the index
 //        i  112n  index: n rows, ascending by request, then by compiler
@@ -15,7 +15,7 @@
 //
 // Integers are little-endian. The entries fill the space up to the index without gaps, so every bit of the
 // file is covered by one of the checksums. Compile times are left out and nothing says when or where the file
-// was made: the same kernels by the same compiler give the same bytes.
+// was made: the same kernels by the same compiler and the same libzstd give the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -102,8 +102,9 @@ struct BundleDamage {
 /// Reads and checks every entry.
 std::vector<BundleDamage> verify(const Bundle& bundle);
 
-/// One bundle with the entries of all. An entry that several have is written once; kInvalidArgument if two
-/// have different images for one request and compiler, kUnavailable at a damaged entry.
+/// One bundle with the entries of all. An entry that several have is written once, as the first has it;
+/// kInvalidArgument if two have different images for one request and compiler, kUnavailable at a damaged
+/// entry.
 Status merge_bundles(const std::vector<std::shared_ptr<const Bundle>>& bundles, BundleWriter& writer);
 
 /// Adds the entries of a directory that `wanted` accepts. kUnavailable at a damaged entry: a bundle that

@@ -11,7 +11,7 @@ namespace jfa::bundle_format {
 
 inline constexpr std::string_view kMagic = "JFABUNDL";
 inline constexpr std::string_view kEndMagic = "JFABEND\n";
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint64_t kHeaderBytes = 16;
 inline constexpr std::uint64_t kRowBytes = 112;
 inline constexpr std::uint64_t kIndexFieldBytes = 16;  // of the footer: offset and count

@@ -82,20 +82,29 @@ Status merge_bundles(const std::vector<std::shared_ptr<const Bundle>>& bundles, 
   }
   std::stable_sort(sources.begin(), sources.end(),
                    [](const Source& a, const Source& b) { return bundle_format::ordered(*a.row, *b.row); });
+  const auto read = [](const Source& source) {
+    auto bytes = source.bundle->read(*source.row);
+    if (bytes.ok()) return bytes;
+    return Result<std::string>(Status::unavailable("bundle " + source.bundle->path() + ", request " +
+                                                   source.row->request.hex() + ": " +
+                                                   bytes.status().message()));
+  };
   const Source* previous = nullptr;
+  std::string written;  // of the previous one
   for (const Source& source : sources) {
     if (previous != nullptr && !bundle_format::ordered(*previous->row, *source.row)) {
       if (previous->row->checksum == source.row->checksum) continue;
+      const auto other = read(source);
+      if (!other.ok()) return other.status();
+      if (same_content(decode_entry(written).value(), decode_entry(*other).value())) continue;
       return Status::invalid_argument("bundles " + previous->bundle->path() + " and " +
                                       source.bundle->path() + " have different images for request " +
                                       source.row->request.hex());
     }
-    const auto bytes = source.bundle->read(*source.row);
-    if (!bytes.ok()) {
-      return Status::unavailable("bundle " + source.bundle->path() + ", request " +
-                                 source.row->request.hex() + ": " + bytes.status().message());
-    }
+    auto bytes = read(source);
+    if (!bytes.ok()) return bytes.status();
     if (const Status status = writer.add(*source.row, *bytes); !status.ok()) return status;
+    written = *std::move(bytes);
     previous = &source;
   }
   return {};

@@ -39,12 +39,6 @@ std::error_code read_tag(FileSystem& files, const std::string& root, Tag& tag) {
   return {};
 }
 
-// "v1", and the folders of other format versions.
-bool is_version_folder(std::string_view name) {
-  return name.size() > 1 && name[0] == 'v' &&
-         name.find_first_not_of("0123456789", 1) == std::string_view::npos;
-}
-
 // Says of a name whether it is one that a cache has in `folder`; nullptr if a cache has no such folder.
 using NameTest = bool (*)(std::string_view);
 NameTest names_of(std::string_view folder) {

@@ -80,7 +80,7 @@ DiskStore::DiskStore(const CacheOptions& options, Observer& observer)
 void DiskStore::report_damage(const Lookup& lookup, const Digest& request, const std::string& name) {
   observer_.count(&CacheStats::damaged);
   observer_.tell({Kind::kDamage, request.hex(), name, lookup.where, lookup.damage});
-  observer_.log("cached kernel " + lookup.where + " is not used: " + lookup.damage);
+  observer_.log(LogLevel::kWarning, "cached kernel " + lookup.where + " is not used: " + lookup.damage);
 }
 
 SharedImage DiskStore::report_hit(const Lookup& lookup, std::uint64_t CacheStats::*counter,
@@ -161,13 +161,14 @@ std::unique_ptr<FileLock> DiskStore::wait_for_lock(const Digest& request, const 
     const auto now = Clock::now();
     if (now >= deadline) {
       observer_.count(&CacheStats::lock_timeouts);
-      observer_.log("compiling " + name + " here too: " + held_by(*files_, path) + " has held " + path +
-                    " for longer than " + std::to_string(options_.lock_wait_ms) + " ms");
+      observer_.log(LogLevel::kWarning, "compiling " + name + " here too: " + held_by(*files_, path) +
+                                            " has held " + path + " for longer than " +
+                                            std::to_string(options_.lock_wait_ms) + " ms");
       return nullptr;
     }
     if (!logged && now >= patience) {
       logged = true;
-      observer_.log("waiting for " + held_by(*files_, path) + ", which compiles " + name);
+      observer_.log(LogLevel::kNotice, "waiting for " + held_by(*files_, path) + ", which compiles " + name);
     }
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - now));
     pause = std::min(2 * pause, std::chrono::milliseconds(50));
@@ -213,6 +214,7 @@ std::string DiskStore::publish(const CompileRequest& request, const Digest& key,
     return {};
   }
   observer_.count(&CacheStats::published);
+  observer_.count(&CacheStats::published_bytes, bytes->size());
   observer_.tell({Kind::kPublish, key.hex(), request.name, path, {}});
   published_bytes_ += bytes->size();
   return path;

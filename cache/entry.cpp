@@ -1,11 +1,13 @@
 #include "cache/entry.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
 #include "cache/byte_order.h"
+#include "cache/compression.h"
 
 namespace jfa {
 namespace {
@@ -129,8 +131,14 @@ Result<Entry> read_metadata(std::string_view text) {
 }  // namespace
 
 Result<std::string> encode_entry(const Entry& entry) {
-  if (entry.image.cubin.empty()) {
-    return Status::invalid_argument("image '" + entry.image.name + "': the cubin is empty");
+  const KernelImage& image = entry.image;
+  if (image.cubin.empty() && image.ptx.empty()) {
+    return Status::invalid_argument("image '" + image.name + "': it has neither cubin nor PTX");
+  }
+  const std::uint64_t largest = std::max(image.cubin.size(), image.ptx.size());
+  if (largest > kMaxContentBytes) {
+    return Status::invalid_argument("image '" + image.name + "': " + std::to_string(largest) +
+                                    " bytes are more than a cache entry may have");
   }
   std::string metadata;
   try {
@@ -138,22 +146,22 @@ Result<std::string> encode_entry(const Entry& entry) {
   } catch (const json::exception& error) {
     return Status::invalid_argument("image '" + entry.image.name + "': " + error.what());
   }
-  const std::uint64_t size =
-      kHeaderBytes + metadata.size() + entry.image.cubin.size() + entry.image.ptx.size() + Digest::kBytes;
-  if (metadata.size() > kMaxMetadataBytes || size > kMaxEntryBytes) {
-    return Status::invalid_argument("image '" + entry.image.name + "': " + std::to_string(size) +
-                                    " bytes are more than a cache entry may have");
+  if (metadata.size() > kMaxMetadataBytes) {
+    return Status::invalid_argument("image '" + image.name + "': " + std::to_string(metadata.size()) +
+                                    " bytes of metadata are more than a cache entry may have");
   }
+  const std::string cubin = compressed(image.cubin);
+  const std::string ptx = compressed(image.ptx);
   std::string bytes;
-  bytes.reserve(size);
+  bytes.reserve(kHeaderBytes + metadata.size() + cubin.size() + ptx.size() + Digest::kBytes);
   bytes += kMagic;
   append_u32(bytes, kEntryVersion);
   append_u32(bytes, static_cast<std::uint32_t>(metadata.size()));
-  append_u64(bytes, entry.image.cubin.size());
-  append_u64(bytes, entry.image.ptx.size());
+  append_u64(bytes, cubin.size());
+  append_u64(bytes, ptx.size());
   bytes += metadata;
-  bytes += entry.image.cubin;
-  bytes += entry.image.ptx;
+  bytes += cubin;
+  bytes += ptx;
   bytes += sha256(bytes).view();
   return bytes;
 }
@@ -169,14 +177,19 @@ Result<Entry> decode_entry(std::string_view bytes) {
     return damaged("the file has " + std::to_string(bytes.size()) + " bytes, its header says " +
                    std::to_string(kHeaderBytes + expected));
   }
-  if (header->cubin_bytes == 0) return damaged("the cubin is empty");
+  if (header->cubin_bytes + header->ptx_bytes == 0) return damaged("it has neither cubin nor PTX");
   if (sha256(bytes.substr(0, bytes.size() - Digest::kBytes)) != entry_checksum(bytes)) {
     return damaged("the checksum is wrong");
   }
   auto entry = read_metadata(reader.take(header->metadata_bytes));
   if (!entry.ok()) return entry;
-  entry->image.cubin = reader.take(header->cubin_bytes);
-  entry->image.ptx = reader.take(header->ptx_bytes);
+  Result<std::string> cubin = decompressed(reader.take(header->cubin_bytes));
+  if (!cubin.ok()) return damaged("cubin: " + cubin.status().message());
+  Result<std::string> ptx = decompressed(reader.take(header->ptx_bytes));
+  if (!ptx.ok()) return damaged("PTX: " + ptx.status().message());
+  entry->image.cubin = *std::move(cubin);
+  entry->image.ptx = *std::move(ptx);
+  if (entry->image.cubin.empty() && entry->image.ptx.empty()) return damaged("it has neither cubin nor PTX");
   return entry;
 }
 
@@ -191,6 +204,11 @@ Result<Entry> peek_entry(std::string_view bytes) {
 
 Explanation explain(const Entry& entry) {
   return explain(entry.fields, entry.source_bytes, entry.image.name, entry.image.compiler);
+}
+
+bool same_content(const Entry& left, const Entry& right) {
+  return left.fields == right.fields && left.image.compiler == right.image.compiler &&
+         left.image.cubin == right.image.cubin && left.image.ptx == right.image.ptx;
 }
 
 Digest entry_checksum(std::string_view bytes) {

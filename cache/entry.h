@@ -2,17 +2,18 @@
 //
 //   offset  size  field
 //        0     8  magic "JFAENTRY"
-//        8     4  format version, 1
+//        8     4  format version, 2
 //       12     4  m, bytes of metadata
-//       16     8  c, bytes of cubin (more than 0)
-//       24     8  p, bytes of PTX
+//       16     8  c, compressed bytes of cubin; 0 if there is none
+//       24     8  p, compressed bytes of PTX; 0 if there is none
 //       32     m  metadata, a JSON object (see entry.cpp)
-//     32+m     c  cubin, an ELF file
-//   32+m+c     p  PTX, text
+//     32+m     c  cubin, an ELF file, as one frame of Zstandard (see compression.h)
+//   32+m+c     p  PTX, text, likewise
 //  32+m+c+p   32  SHA-256 of everything before it
 //
-// Integers are little-endian. Nothing follows, so a file of another size is damaged. The metadata holds the
-// fields of the request key, so an entry proves under which key it may be served.
+// There is a cubin or PTX. Integers are little-endian. Nothing follows, so a file of another size is damaged.
+// The checksum is looked at before anything is decompressed. The metadata holds the fields of the request
+// key, so an entry proves under which key it may be served.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +34,10 @@ struct Entry {
   std::string written_by = {};  // version and commit of the jfa that wrote it; empty: not known
 };
 
-inline constexpr std::uint32_t kEntryVersion = 1;
+inline constexpr std::uint32_t kEntryVersion = 2;
 inline constexpr std::uint64_t kMaxEntryBytes = 256ull << 20;
 
-/// kInvalidArgument if the entry could not be read back: no cubin, text that is not UTF-8, too large.
+/// kInvalidArgument if the entry could not be read back: no code, text that is not UTF-8, too large.
 Result<std::string> encode_entry(const Entry& entry);
 
 /// kUnavailable saying what is wrong with the bytes. Whatever they are, nothing is read past their end, and a
@@ -48,6 +49,10 @@ Result<Entry> decode_entry(std::string_view bytes);
 Result<Entry> peek_entry(std::string_view bytes);
 
 Explanation explain(const Entry& entry);
+
+/// Whether both hold the same kernel by the same compiler. Their bytes may differ: compressed by other
+/// versions of the library, or compiled in another time.
+bool same_content(const Entry& left, const Entry& right);
 
 /// The checksum that encoded bytes end with.
 Digest entry_checksum(std::string_view bytes);

@@ -28,8 +28,10 @@ EntryDirectory::EntryDirectory(std::shared_ptr<FileSystem> files, std::string ro
   while (root_.size() > 1 && root_.ends_with('/')) root_.pop_back();
 }
 
+std::string EntryDirectory::entries_path() const { return root_ + "/" + std::string(kEntriesFolder); }
+
 std::string EntryDirectory::entry_path(const EntryName& name) const {
-  return root_ + "/v1/" + name.folder() + "/" + name.file();
+  return entries_path() + "/" + name.folder() + "/" + name.file();
 }
 
 std::string EntryDirectory::lock_path(const Digest& request, const std::string& compiler) const {
@@ -108,12 +110,12 @@ Lookup EntryDirectory::read(const Digest& request, const std::string& path) {
 Lookup EntryDirectory::find(const Digest& request, const std::string& compiler,
                             const std::function<bool(const KernelImage&)>& serves) {
   const EntryName name = entry_name(request, compiler);
-  const std::string folder = root_ + "/v1/" + name.folder();
+  const std::string folder = entries_path() + "/" + name.folder();
   FileInfo info;
   if (files_->info(folder, info)) return {};
-  // v1 itself is looked at, too: entries are read by way of no symbolic link below the root.
+  // Their parent itself is looked at, too: entries are read by way of no symbolic link below the root.
   FileInfo entries;
-  if (const auto error = files_->info(root_ + "/v1", entries)) return {};
+  if (const auto error = files_->info(entries_path(), entries)) return {};
   if (entries.type != FileType::kDirectory) info = entries;
   if (info.type != FileType::kDirectory || (access_ == Access::kPrivate && info.owner != files_->user())) {
     Lookup lookup;
@@ -153,8 +155,8 @@ std::error_code EntryDirectory::prepare() {
   std::string complaint;
   if (const auto error = examine(Use::kWriting, complaint)) return error;
   if (!complaint.empty()) return {EPERM, std::generic_category()};
-  for (const char* folder : {"/v1", "/locks", "/tmp", "/damaged"}) {
-    const auto error = files_->make_directory(root_ + folder);
+  for (const std::string& folder : {entries_path(), root_ + "/locks", root_ + "/tmp", root_ + "/damaged"}) {
+    const auto error = files_->make_directory(folder);
     if (error && error != std::errc::file_exists) return error;
   }
   // Without it the directory still looks like ours.
@@ -164,9 +166,9 @@ std::error_code EntryDirectory::prepare() {
 
 // What is written goes nowhere else by way of a symbolic link.
 std::error_code EntryDirectory::check_folders() {
-  for (const char* folder : {"/v1", "/tmp"}) {
+  for (const std::string& folder : {entries_path(), root_ + "/tmp"}) {
     FileInfo info;
-    if (const auto error = files_->info(root_ + folder, info)) return error;
+    if (const auto error = files_->info(folder, info)) return error;
     if (info.type != FileType::kDirectory) return {ENOTDIR, std::generic_category()};
   }
   return {};
@@ -174,7 +176,7 @@ std::error_code EntryDirectory::check_folders() {
 
 // One attempt to publish.
 std::error_code EntryDirectory::place(const EntryName& name, std::string_view bytes) {
-  const std::string folder = root_ + "/v1/" + name.folder();
+  const std::string folder = entries_path() + "/" + name.folder();
   const std::string temporary = root_ + "/tmp/" + temporary_name();
   if (const auto error = check_folders()) return error;
   const auto made = files_->make_directory(folder);

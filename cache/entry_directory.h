@@ -1,14 +1,14 @@
 // A directory of entries, and the steps by which an entry gets into it and out of it.
 //
 //   <root>/CACHEDIR.TAG                     says whose it is, and has backup programs skip it
-//   <root>/v1/ab/<62 hex>-<16 hex>.entry    request key, whose first two digits name the folder; compiler
+//   <root>/v2/ab/<62 hex>-<16 hex>.entry    request key, whose first two digits name the folder; compiler
 //   <root>/locks/<request>-<compiler>.lock  held while that entry is compiled
 //   <root>/tmp/<pid>-<random>.tmp           being written
 //   <root>/damaged/<name>.<pid>-<random>    moved aside
-//   <root>/usage                            bytes in v1 as last counted, see maintenance.h
+//   <root>/usage                            bytes in v2 as last counted, see maintenance.h
 //
-// Any of it may be deleted at any time. Another format version would live in another folder, so versions
-// never see each other's entries.
+// Any of it may be deleted at any time. Another format version lives in another folder, so versions never see
+// each other's entries; those of earlier ones that nobody has used for a month are swept.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +70,7 @@ class EntryDirectory {
   /// Writes and removes an empty file.
   std::error_code probe();
 
+  std::string entries_path() const;
   std::string entry_path(const EntryName& name) const;
   FileSystem& files() { return *files_; }
 

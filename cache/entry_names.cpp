@@ -47,10 +47,6 @@ bool is_unique(std::string_view text) {
          is_hex(text.substr(dash + 1), kRandomDigits);
 }
 
-bool is_entry_file(std::string_view name) {
-  return take_suffix(name, kEntrySuffix) && is_key(name, kRequestDigits - kFolderDigits);
-}
-
 }  // namespace
 
 std::string EntryName::folder() const { return request.hex().substr(0, kFolderDigits); }
@@ -82,7 +78,13 @@ std::string unique_name() {
 
 std::string temporary_name() { return unique_name() + std::string(kTemporarySuffix); }
 
+bool is_version_folder(std::string_view name) { return name.starts_with('v') && is_digits(name.substr(1)); }
+
 bool is_entry_folder(std::string_view name) { return is_hex(name, kFolderDigits); }
+
+bool is_entry_file(std::string_view name) {
+  return take_suffix(name, kEntrySuffix) && is_key(name, kRequestDigits - kFolderDigits);
+}
 
 bool is_temporary(std::string_view name) { return take_suffix(name, kTemporarySuffix) && is_unique(name); }
 

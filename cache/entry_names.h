@@ -24,6 +24,8 @@ EntryName entry_name(const Digest& request, const std::string& compiler);
 /// nullopt for names that are not of our pattern: foreign files.
 std::optional<EntryName> parse_entry_name(const std::string& folder, const std::string& file);
 
+/// The folder of the entries of this format version.
+inline constexpr std::string_view kEntriesFolder = "v2";
 inline constexpr std::string_view kTrimLock = "trim.lock";
 
 /// "<pid>-<16 hex>", which nobody else has: process ids repeat across the machines that share a directory, 64
@@ -32,8 +34,12 @@ std::string unique_name();
 /// "<unique>.tmp".
 std::string temporary_name();
 
+/// "v2", and the folders of other format versions.
+bool is_version_folder(std::string_view name);
 /// "ab".
 bool is_entry_folder(std::string_view name);
+/// EntryName::file().
+bool is_entry_file(std::string_view name);
 /// Whether temporary_name() makes such names.
 bool is_temporary(std::string_view name);
 /// A lock_file(), or kTrimLock.

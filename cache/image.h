@@ -18,12 +18,12 @@ struct EntryFacts {
 
 struct KernelImage {
   std::string name;                         // of the configuration, for people
-  std::string target;                       // "sm_100f"
+  std::string target;                       // "sm_100f", "compute_100f"
   std::string compiler;                     // identity of the compiler that made it
   double compile_ms = 0;                    // of that compilation
-  std::string cubin;                        // ELF
-  std::string ptx;                          // the same compilation's PTX, for the simulator
-  std::map<std::string, EntryFacts> facts;  // by entry
+  std::string cubin;                        // ELF; empty for a virtual target
+  std::string ptx;                          // the same compilation's; empty where it would serve nobody
+  std::map<std::string, EntryFacts> facts;  // by entry; empty for a virtual target: ptxas makes them
 };
 
 }  // namespace jfa

@@ -71,6 +71,7 @@ class KernelCache::Impl {
   Result<KernelImage> call_compiler(const CompileRequest& request, const Digest& key,
                                     const CompileFunction& compile);
   Status refusal(const CompileRequest& request, const Digest& key);
+  void report_miss(const CompileRequest& request, const Digest& key);
 
   const CacheOptions options;
   Observer observer;
@@ -151,8 +152,7 @@ Result<SharedImage> KernelCache::Impl::compile_and_publish(const CompileRequest&
   const std::unique_ptr<FileLock> lock = store.wait_for_lock(key, request.name);
   // Between the first look and the lock, the process that held it may have published.
   if (SharedImage image = store.look_again(key, request.name)) return image;
-  observer.count(&CacheStats::misses);
-  observer.tell({Kind::kMiss, key.hex(), request.name, {}, {}});
+  report_miss(request, key);
 
   const auto start = Clock::now();
   auto compiled = call_compiler(request, key, compile);
@@ -166,8 +166,9 @@ Result<SharedImage> KernelCache::Impl::compile_and_publish(const CompileRequest&
   // What was compiled is what is used: whether the file can be seen, by us or anybody, does not matter.
   const std::string path = store.publish(request, key, image);
   if (spent_ms > static_cast<double>(options.slow_compile_ms)) {
-    observer.log("compiled " + request.name + " in " + seconds(spent_ms) +
-                 (path.empty() ? ", not cached on disk" : ", cached in " + store.state_directory()));
+    observer.log(LogLevel::kNotice,
+                 "compiled " + request.name + " in " + seconds(spent_ms) +
+                     (path.empty() ? ", not cached on disk" : ", cached in " + store.state_directory()));
   }
   return std::make_shared<const KernelImage>(std::move(image));
 }
@@ -181,8 +182,9 @@ Result<KernelImage> KernelCache::Impl::call_compiler(const CompileRequest& reque
   {
     const SlowNotice notice(std::chrono::milliseconds(options.slow_compile_ms), [&] {
       observer.tell({Kind::kCompileSlow, key.hex(), request.name, {}, {}, elapsed_ms(start)});
-      observer.log("still compiling " + request.name + " after " + seconds(elapsed_ms(start)) +
-                   ": no cached kernel had request " + key.hex().substr(0, 16));
+      observer.log(LogLevel::kNotice, "still compiling " + request.name + " after " +
+                                          seconds(elapsed_ms(start)) + ": no cached kernel had request " +
+                                          key.hex().substr(0, 16));
     });
     try {
       compiled = compile();
@@ -192,8 +194,8 @@ Result<KernelImage> KernelCache::Impl::call_compiler(const CompileRequest& reque
       compiled = Status::internal("compiling '" + request.name + "': " + error.what());
     }
   }
-  if (compiled.ok() && compiled->cubin.empty()) {
-    compiled = Status(ErrorKind::kCompile, "compiling '" + request.name + "' gave an empty cubin");
+  if (compiled.ok() && compiled->cubin.empty() && compiled->ptx.empty()) {
+    compiled = Status(ErrorKind::kCompile, "compiling '" + request.name + "' gave neither cubin nor PTX");
   }
   if (compiled.ok() && compiled->target.empty()) compiled->target = request.target;
   if (compiled.ok() && compiled->target != request.target) {
@@ -207,9 +209,24 @@ Result<KernelImage> KernelCache::Impl::call_compiler(const CompileRequest& reque
   return compiled;
 }
 
-Status KernelCache::Impl::refusal(const CompileRequest& request, const Digest& key) {
+// The reasons take a look at everything that is stored: only for those who hear them.
+void KernelCache::Impl::report_miss(const CompileRequest& request, const Digest& key) {
+  constexpr std::size_t kMostReasons = 16;
   observer.count(&CacheStats::misses);
-  observer.tell({Kind::kMiss, key.hex(), request.name, {}, {}});
+  std::string reasons;
+  if (observer.logs(LogLevel::kInfo)) {
+    std::vector<std::string> lines = store.places(key);
+    for (std::string& line : store.relatives(request)) lines.push_back(std::move(line));
+    for (std::size_t i = 0; i < std::min(lines.size(), kMostReasons); ++i)
+      reasons += (i == 0 ? "" : "; ") + lines[i];
+    if (lines.size() > kMostReasons)
+      reasons += "; and " + std::to_string(lines.size() - kMostReasons) + " more";
+  }
+  observer.tell({Kind::kMiss, key.hex(), request.name, {}, reasons});
+}
+
+Status KernelCache::Impl::refusal(const CompileRequest& request, const Digest& key) {
+  report_miss(request, key);
   std::string message = "no cached kernel for '" + request.name + "' (target " + request.target +
                         ", request " + key.hex().substr(0, 16) +
                         ") and JFA_COMPILE=never forbids to compile one";

@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t kStaleTemporary_s = 3600;    // no write of ours takes an hour
 constexpr std::int64_t kKeepDamaged_s = 7 * 86400;  // long enough for somebody to look at them
 constexpr std::size_t kMostDamaged = 16;
+constexpr std::int64_t kKeepOlderFormats_s = 30 * 86400;  // a library that reads them may still run
 constexpr std::int64_t kCountInterval_s = 600;
 constexpr std::uint64_t kMaxUsageBytes = 64;
 
@@ -78,6 +79,18 @@ std::uint64_t sweep_locks(EntryDirectory& directory) {
   return swept;
 }
 
+// Entries of earlier format versions, which no cap of ours counts.
+std::uint64_t sweep_older_formats(EntryDirectory& directory, std::int64_t age_s) {
+  std::uint64_t swept = 0;
+  for (std::uint32_t version = 1; version < kEntryVersion; ++version) {
+    const std::string parent = "/v" + std::to_string(version);
+    for (const std::string& folder : names_in(directory, parent)) {
+      if (is_entry_folder(folder)) swept += sweep(directory, parent + "/" + folder, is_entry_file, age_s);
+    }
+  }
+  return swept;
+}
+
 std::uint64_t count_names(EntryDirectory& directory, const std::string& folder,
                           bool (*is_ours)(std::string_view)) {
   const auto names = names_in(directory, folder);
@@ -96,7 +109,7 @@ void write_usage(EntryDirectory& directory, std::uint64_t bytes) {
   FileSystem& files = directory.files();
   std::string text;
   FileInfo info;
-  if (files.info(directory.root() + "/v1", info)) return;  // nothing of ours is here to be counted
+  if (files.info(directory.entries_path(), info)) return;  // nothing of ours is here to be counted
   if (const auto error = read_usage(directory, text, info); error && !is_missing(error)) return;
   // A count that is lost or torn is counted again; so this file needs neither lock nor sync.
   (void)files.remove(usage_path(directory));
@@ -109,11 +122,11 @@ void write_usage(EntryDirectory& directory, std::uint64_t bytes) {
 std::vector<StoredEntry> stored_entries(EntryDirectory& directory) {
   std::vector<StoredEntry> entries;
   FileSystem& files = directory.files();
-  FileInfo v1;
-  if (files.info(directory.root() + "/v1", v1) || v1.type != FileType::kDirectory) return entries;
+  FileInfo parent;
+  if (files.info(directory.entries_path(), parent) || parent.type != FileType::kDirectory) return entries;
   for (int index = 0; index < 256; ++index) {
     const std::string folder = folder_name(index);
-    std::vector<std::string> names = names_in(directory, "/v1/" + folder);
+    std::vector<std::string> names = names_in(directory, "/" + std::string(kEntriesFolder) + "/" + folder);
     std::sort(names.begin(), names.end());
     for (const std::string& file : names) {
       const auto name = parse_entry_name(folder, file);
@@ -168,7 +181,7 @@ TrimOutcome trim(EntryDirectory& directory, const TrimPolicy& policy) {
     outcome.evicted.push_back(entry);
   }
   outcome.swept = sweep(directory, "/tmp", is_temporary, kStaleTemporary_s) + sweep_damaged(directory) +
-                  sweep_locks(directory);
+                  sweep_locks(directory) + sweep_older_formats(directory, kKeepOlderFormats_s);
   write_usage(directory, outcome.bytes - outcome.evicted_bytes);
   return outcome;
 }
@@ -231,7 +244,7 @@ ClearOutcome clear(EntryDirectory& directory) {
     outcome.bytes += entry.bytes;
   }
   outcome.removed += sweep(directory, "/tmp", is_temporary, kStaleTemporary_s) +
-                     sweep(directory, "/damaged", is_moved_aside, -1);
+                     sweep(directory, "/damaged", is_moved_aside, -1) + sweep_older_formats(directory, -1);
   sweep_locks(directory);
   write_usage(directory, 0);
   return outcome;

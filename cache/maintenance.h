@@ -31,7 +31,7 @@ struct TrimOutcome {
   std::uint64_t bytes = 0;    // before
   std::vector<StoredEntry> evicted;
   std::uint64_t evicted_bytes = 0;
-  std::uint64_t swept = 0;  // stale temporaries, abandoned locks, old damaged files
+  std::uint64_t swept = 0;  // stale temporaries, abandoned locks, old damaged files and formats
 };
 
 /// Evicts by the policy and sweeps what killed processes left. One process trims at a time.
@@ -56,7 +56,8 @@ struct ClearOutcome {
   std::string failure;  // the first of them: "<path>: <reason>"
 };
 
-/// Removes every entry and damaged file of ours; temporaries that may still be written stay.
+/// Removes every entry, of earlier format versions too, and every damaged file of ours; temporaries that may
+/// still be written stay.
 ClearOutcome clear(EntryDirectory& directory);
 
 struct Leftovers {

@@ -2,17 +2,29 @@
 
 #include <cstdio>
 
-#include "cache/write_signals.h"
+#include "cache/log_record.h"
 
 namespace jfa {
+namespace {
 
-Observer::Observer(const CacheOptions& options) : on_event_(options.on_event), log_(options.log) {
-  if (log_) return;
-  log_ = [](const std::string& line) {
-    const WriteSignalBlock block;  // a line that nobody can read is no reason to end the process
-    std::fprintf(stderr, "%s\n", line.c_str());
-  };
+constexpr std::size_t kRequestDigits = 16;  // of a request's key, as messages have it
+
+std::string record_of(const CacheEvent& event) {
+  char elapsed_ms[32] = "";
+  if (event.elapsed_ms != 0) std::snprintf(elapsed_ms, sizeof elapsed_ms, "%.1f", event.elapsed_ms);
+  return log_record({"cache", to_string(event.kind), event.name, event.key.substr(0, kRequestDigits),
+                     elapsed_ms, event.where, event.detail});
 }
+
+// Whoever tells such an event has a warning or a notice for people.
+bool has_sentence(CacheEvent::Kind kind) {
+  using Kind = CacheEvent::Kind;
+  return kind == Kind::kCompileSlow || kind == Kind::kDamage || kind == Kind::kDegrade;
+}
+
+}  // namespace
+
+Observer::Observer(const CacheOptions& options) : on_event_(options.on_event), log_(options.log) {}
 
 void Observer::count(std::uint64_t CacheStats::*counter, std::uint64_t by) {
   const std::lock_guard lock(mutex_);
@@ -31,9 +43,17 @@ CacheStats Observer::stats() const {
 
 void Observer::tell(const CacheEvent& event) const {
   if (on_event_) on_event_(event);
+  if (!has_sentence(event.kind) && logs(LogLevel::kInfo)) log(LogLevel::kInfo, record_of(event));
 }
 
-void Observer::log(const std::string& line) const { log_("jfa: " + line); }
+bool Observer::logs(LogLevel level) const {
+  if (!log_.write) return false;
+  return log_.wants ? log_.wants(level) : level <= LogLevel::kNotice;
+}
+
+void Observer::log(LogLevel level, const std::string& line) const {
+  if (logs(level)) log_.write(level, line);
+}
 
 void Observer::degrade(const std::string& cause, const std::string& where, const std::string& line) {
   {
@@ -41,7 +61,7 @@ void Observer::degrade(const std::string& cause, const std::string& where, const
     if (!told_causes_.insert(cause).second) return;
   }
   tell({CacheEvent::Kind::kDegrade, {}, {}, where, line});
-  log(line);
+  log(LogLevel::kWarning, line);
 }
 
 }  // namespace jfa

@@ -18,15 +18,18 @@ class Observer {
   void add_compile_ms(double milliseconds);
   CacheStats stats() const;
 
+  /// Also logs a record of it, unless log() has a line for people instead.
   void tell(const CacheEvent& event) const;
-  /// One line for people, "jfa: " in front.
-  void log(const std::string& line) const;
-  /// Tells and logs a cause for serving less than was asked for, once: thousands of calls may meet it.
+  bool logs(LogLevel level) const;
+  /// One line for people.
+  void log(LogLevel level, const std::string& line) const;
+  /// Tells a cause for serving less than was asked for, and warns of it, once: thousands of calls may meet
+  /// it.
   void degrade(const std::string& cause, const std::string& where, const std::string& line);
 
  private:
   CacheEventCallback on_event_;
-  std::function<void(const std::string&)> log_;
+  CacheLog log_;
   mutable std::mutex mutex_;
   CacheStats stats_;
   std::set<std::string> told_causes_;

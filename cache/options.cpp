@@ -100,21 +100,6 @@ void default_directory(const Environment& environment, CacheOptions& options) {
 
 }  // namespace
 
-const std::vector<CacheVariable>& cache_variables() {
-  static const std::vector<CacheVariable> kVariables = {
-      {"JFA_CACHE", "on, readonly, off", "on", "off: memory, read-only directories and bundles only"},
-      {"JFA_CACHE_DIR", "path", "$XDG_CACHE_HOME/jfa, else ~/.cache/jfa", "the writable directory"},
-      {"JFA_CACHE_READ_ONLY_DIRS", "paths, ':' between them", "none",
-       "searched in order after the directory"},
-      {"JFA_BUNDLES", "paths, ':' between them", "none", ".jfab files, searched in order after those"},
-      {"JFA_CACHE_MAX_BYTES", "bytes, or with K, M, G", "1G", "of the writable directory; 0: no bound"},
-      {"JFA_CACHE_LOCK_WAIT_MS", "milliseconds", "60000",
-       "how long to wait for another process that compiles the same kernel"},
-      {"JFA_COMPILE", "auto, never", "auto", "never: a kernel that is not at hand is an error"},
-  };
-  return kVariables;
-}
-
 Result<CacheOptions> cache_options_from_environment(const EnvironmentReader& reader) {
   const Environment environment(reader);
   CacheOptions options;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/events.h"
+#include "jfa/log.h"
 #include "jfa/status.h"
 
 namespace jfa {
@@ -16,6 +17,12 @@ namespace jfa {
 class FileSystem;
 
 enum class CompilePolicy : std::uint8_t { kAuto, kNever };
+
+/// Where a cache's lines go.
+struct CacheLog {
+  std::function<void(LogLevel level, const std::string& line)> write;  ///< empty: nowhere
+  std::function<bool(LogLevel level)> wants;                           ///< empty: all but records
+};
 
 struct CacheOptions {
   /// Absolute. Empty: nothing is written, and only memory, read-only directories and bundles are searched.
@@ -34,9 +41,9 @@ struct CacheOptions {
   /// Identity of the compiler at hand (see compiler_identity.h). Empty: there is none, and entries of
   /// `directory` are matched by request alone.
   std::string compiler;
-  CacheEventCallback on_event;                       ///< optional
-  std::function<void(const std::string& line)> log;  ///< lines for people; default: stderr
-  std::shared_ptr<FileSystem> file_system;           ///< default: the operating system's
+  CacheEventCallback on_event;              ///< optional
+  CacheLog log;                             ///< default: nothing is said
+  std::shared_ptr<FileSystem> file_system;  ///< default: the operating system's
 };
 
 /// Value of an environment variable, nullptr if it is not set.
@@ -45,14 +52,5 @@ using EnvironmentReader = std::function<const char*(const char* name)>;
 /// Options as the environment sets them; read once, by the caller who keeps the result. Blank values count as
 /// unset. kInvalidArgument names a variable and the value that cannot be used. docs/cache.md has the table.
 Result<CacheOptions> cache_options_from_environment(const EnvironmentReader& environment = {});
-
-/// One row of the table of variables, for `jfa doctor` and the documentation test.
-struct CacheVariable {
-  std::string_view name;
-  std::string_view type;
-  std::string_view default_value;
-  std::string_view meaning;
-};
-const std::vector<CacheVariable>& cache_variables();
 
 }  // namespace jfa

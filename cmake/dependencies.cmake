@@ -37,6 +37,7 @@ function(jfa_private_library target)
   set(jfa_shared_dependencies ${jfa_shared_dependencies} PARENT_SCOPE)
 endfunction()
 jfa_private_library(jfa_crypto HEADER openssl/sha.h ARCHIVE libcrypto.a PACKAGE libssl-dev)
+jfa_private_library(jfa_zstd HEADER zstd.h ARCHIVE libzstd.a PACKAGE libzstd-dev)
 
 # fmt's headers, and its library compiled from them: the packages of some systems have a shared one only. What of jfa
 # goes to users links jfa_fmt; a project around us that has an fmt of its own keeps that for itself.
@@ -48,6 +49,7 @@ if(NOT JFA_FMT_INCLUDE_DIR)
 endif()
 add_library(jfa_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt_library.cpp)
 target_link_libraries(jfa_fmt PRIVATE jfa_library_options)
+target_compile_options(jfa_fmt PRIVATE -O1)  # it makes messages
 target_include_directories(jfa_fmt SYSTEM PUBLIC ${JFA_FMT_INCLUDE_DIR})
 if(NOT TARGET fmt::fmt)
   add_library(fmt::fmt INTERFACE IMPORTED)  # seen in this folder and those below, as every imported target

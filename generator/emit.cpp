@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "generator/templates.h"
 
 namespace jfa {
 namespace {
+
+constexpr std::string_view kLineInfo = "--generate-line-info";
 
 // A fragment without what only its host includers need: everything down to `#pragma once`, and the include of
 // another fragment.
@@ -22,7 +26,7 @@ std::string configuration_block(const KernelPlan& plan) {
   const KernelSpec& spec = plan.spec;
   std::string text = fmt::format(
       "// {}\n"
-      "// Emitted by jfa for this configuration; compiles alone: nvcc -arch={} -cubin.\n"
+      "// Emitted by jfa for this configuration; compiles alone: nvcc -arch={} {}.\n"
       "namespace jfa::kernel {{\n"
       "enum class Element {{ bf16, fp16 }};\n"
       "}}\n"
@@ -31,8 +35,8 @@ std::string configuration_block(const KernelPlan& plan) {
       "constexpr int kPaddedDim = {};  // columns of a row on chip; the tensor maps pad and clip head_dim\n"
       "constexpr int kGroups = {};  // query heads per key/value head\n"
       "constexpr bool kBroadcastQuery = {};  // one query sequence for every batch entry\n",
-      name(spec), to_string(spec.target), spec.dtype == DType::bf16 ? "bf16" : "fp16", spec.padded_dim,
-      spec.groups, spec.broadcast_q);
+      name(spec), to_string(spec.target), is_virtual(spec.target) ? "-ptx" : "-cubin",
+      spec.dtype == DType::bf16 ? "bf16" : "fp16", spec.padded_dim, spec.groups, spec.broadcast_q);
   if (spec.window) text += fmt::format("constexpr int kWindow = {};  // |i - j| <= kWindow\n", *spec.window);
   const auto define = [&](std::string_view constant, int value, std::string_view comment = "") {
     text +=
@@ -69,11 +73,12 @@ std::string configuration_block(const KernelPlan& plan) {
 
 }  // namespace
 
-KernelSource emit(const KernelPlan& plan) {
+KernelSource emit(const KernelPlan& plan, bool line_info) {
   KernelSource source;
   source.name = name(plan.spec);
   source.target = to_string(plan.spec.target);
-  source.options = {"--std=c++20", "--generate-line-info"};
+  source.options = {"--std=c++20"};
+  if (line_info || is_virtual(plan.spec.target)) source.options.emplace_back(kLineInfo);
   for (const EntryPlan* entry : entries_of(plan)) source.entries.push_back(entry->name);
   source.text = configuration_block(plan);
   for (std::string_view path : plan.fragments) {
@@ -82,5 +87,7 @@ KernelSource emit(const KernelPlan& plan) {
   }
   return source;
 }
+
+bool has_line_info(const KernelSource& source) { return std::ranges::count(source.options, kLineInfo) > 0; }
 
 }  // namespace jfa

@@ -9,13 +9,16 @@
 namespace jfa {
 
 struct KernelSource {
-  std::string name;                  // name(spec), for people
+  std::string name;                  // of the spec, for people
   std::string text;                  // includes nothing; compiles alone with nvcc and NVRTC
-  std::string target;                // "sm_100f"
+  std::string target;                // "sm_100f", "compute_100f"
   std::vector<std::string> options;  // of NVRTC, without the architecture
   std::vector<std::string> entries;  // names of the extern "C" kernels
 };
 
-KernelSource emit(const KernelPlan& plan);
+/// line_info: ask the compiler for line information, as profilers and compute-sanitizer want it; the machine
+/// code is the same. A virtual target has it always: the simulator's reports name source lines.
+KernelSource emit(const KernelPlan& plan, bool line_info = false);
+bool has_line_info(const KernelSource& source);
 
 }  // namespace jfa

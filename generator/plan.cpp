@@ -214,7 +214,7 @@ std::vector<std::string_view> broadcast_fragments() {
 }
 
 Result<KernelPlan> plan(const KernelSpec& spec) {
-  const PlanFunction target_plan = spec.target == Target::sm_90a ? plan_sm90 : plan_sm100;
+  const PlanFunction target_plan = is_hopper(spec.target) ? plan_sm90 : plan_sm100;
   return target_plan(spec);
 }
 

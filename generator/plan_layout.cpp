@@ -10,10 +10,10 @@
 namespace jfa {
 namespace {
 
-int flops_per_cycle(Target target) { return target == Target::sm_90a ? 4096 : 8192; }
+int flops_per_cycle(Target target) { return is_hopper(target) ? 4096 : 8192; }
 
 // Rows below which a product takes no less time.
-int least_rows(Target target) { return target == Target::sm_90a ? 64 : 128; }
+int least_rows(Target target) { return is_hopper(target) ? 64 : 128; }
 
 nlohmann::ordered_json describe(const std::vector<MemoryRegion>& regions, const char* unit) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

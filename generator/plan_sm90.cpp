@@ -36,7 +36,7 @@ std::string_view shared_product(int columns) {
   }
 }
 
-KernelPlan plan_backward(const KernelSpec& spec) {
+KernelPlan plan_backward_sm90(const KernelSpec& spec) {
   KernelPlan plan = plan_backward_entries(spec, 384);
   plan.fragments = backward_fragments(
       spec, {"ptx/wgmma.cuh", shared_product(plan.backward->streamed_tile), value_product(spec.padded_dim)},
@@ -60,7 +60,7 @@ KernelPlan plan_backward(const KernelSpec& spec) {
   return plan;
 }
 
-KernelPlan plan_forward(const KernelSpec& spec) {
+KernelPlan plan_forward_sm90(const KernelSpec& spec) {
   KernelPlan plan;
   plan.spec = spec;
   plan.operand = plan_operand(spec.padded_dim);
@@ -80,7 +80,7 @@ KernelPlan plan_forward(const KernelSpec& spec) {
 }  // namespace
 
 KernelPlan plan_sm90(const KernelSpec& spec) {
-  return spec.pass == Pass::forward ? plan_forward(spec) : plan_backward(spec);
+  return spec.pass == Pass::forward ? plan_forward_sm90(spec) : plan_backward_sm90(spec);
 }
 
 }  // namespace jfa

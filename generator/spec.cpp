@@ -3,19 +3,27 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
+
+#include "generator/foreign_text.h"
 
 namespace jfa {
 namespace {
 
 struct TargetRow {
   Target target;
+  Target virtual_target;
   std::string_view name;
 };
-constexpr std::array<TargetRow, 4> kTargets{{
-    {Target::sm_100f, "sm_100f"},
-    {Target::sm_100a, "sm_100a"},
-    {Target::sm_103a, "sm_103a"},
-    {Target::sm_90a, "sm_90a"},
+constexpr std::array<TargetRow, 8> kTargets{{
+    {Target::sm_100f, Target::compute_100f, "sm_100f"},
+    {Target::sm_100a, Target::compute_100a, "sm_100a"},
+    {Target::sm_103a, Target::compute_103a, "sm_103a"},
+    {Target::sm_90a, Target::compute_90a, "sm_90a"},
+    {Target::compute_100f, Target::compute_100f, "compute_100f"},
+    {Target::compute_100a, Target::compute_100a, "compute_100a"},
+    {Target::compute_103a, Target::compute_103a, "compute_103a"},
+    {Target::compute_90a, Target::compute_90a, "compute_90a"},
 }};
 
 constexpr std::array<int, 5> kPaddedDims{16, 32, 64, 96, 128};
@@ -45,7 +53,7 @@ Result<Target> parse_target(std::string_view name) {
     if (row.name == name) return row.target;
     known += known.empty() ? std::string(row.name) : fmt::format(", {}", row.name);
   }
-  return Status::invalid_argument(fmt::format("target '{}' is not one of {}", name, known));
+  return Status::invalid_argument(fmt::format("target '{}' is not one of {}", shown(name), known));
 }
 
 Result<Target> target_for_device(int major, int minor) {
@@ -54,6 +62,16 @@ Result<Target> target_for_device(int major, int minor) {
   return Status::unsupported(fmt::format(
       "compute capability {}.{} is not supported; kernels exist for 9.0, 10.0 and 10.3", major, minor));
 }
+
+bool is_virtual(Target target) { return virtual_target(target) == target; }
+
+Target virtual_target(Target target) {
+  for (const TargetRow& row : kTargets)
+    if (row.target == target) return row.virtual_target;
+  return target;
+}
+
+bool is_hopper(Target target) { return virtual_target(target) == Target::compute_90a; }
 
 Result<KernelSpec> specialize(const Configuration& configuration) {
   KernelSpec spec;
@@ -108,6 +126,34 @@ std::string name(const KernelSpec& spec) {
   if (spec.broadcast_q) text += "-pma";
   if (spec.groups != 1) text += fmt::format("-g{}", spec.groups);
   return text + fmt::format("-{}", to_string(spec.target));
+}
+
+std::optional<KernelSpec> spec_named(std::string_view text) {
+  KernelSpec spec;
+  std::string_view rest = text;
+  for (bool first = true; !rest.empty(); first = false) {
+    const std::string_view word = rest.substr(0, rest.find('-'));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    const auto number = [&](auto* value) {
+      return std::from_chars(word.data() + 1, word.data() + word.size(), *value).ec == std::errc();
+    };
+    std::int32_t window = 0;
+    if (first) {
+      spec.pass = word == "backward" ? Pass::backward : Pass::forward;
+    } else if (word == "fp16") {
+      spec.dtype = DType::fp16;
+    } else if (word == "pma") {
+      spec.broadcast_q = true;
+    } else if (word.starts_with('w') && number(&window)) {
+      spec.window = window;
+    } else if (const Result<Target> target = parse_target(word)) {
+      spec.target = *target;
+    } else if (!(word.starts_with('d') && number(&spec.padded_dim)) && word.starts_with('g')) {
+      (void)number(&spec.groups);
+    }
+  }
+  // Whatever was not understood makes another name.
+  return name(spec) == text ? std::optional(spec) : std::nullopt;
 }
 
 }  // namespace jfa

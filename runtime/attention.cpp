@@ -8,7 +8,9 @@
 #include <algorithm>
 
 #include "runtime/call.h"
+#include "runtime/call_bytes.h"
 #include "runtime/call_stream.h"
+#include "runtime/call_watch.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/launches.h"
@@ -34,12 +36,8 @@ Status check_items(const ValidCall& valid, const WorkspaceMap& map) {
       valid.batch, valid.query.rows, valid.query.heads, map.tile_capacity, kItemLimit));
 }
 
-}  // namespace
-
-Status forward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
-               Workspace workspace, Stream stream) {
-  Device::Impl& impl = device.impl();
-  const CUstream cu_stream = static_cast<CUstream>(stream);
+Status enqueue(Device::Impl& impl, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
+               const Workspace& workspace, CUstream cu_stream, CallWatch* watch) {
   if (Status status = impl.usable(); !status.ok()) return status;
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
@@ -47,6 +45,8 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
   if (!valid_output) return valid_output.status();
   const Result<KernelSpec> spec = specialize_call(call, Pass::forward, impl.target);
   if (!spec) return spec.status();
+  if (watch && watch->traces())
+    watch->describe(*spec, *valid, forward_bytes(*valid, call, *valid_output, lse));
 
   if (valid->batch == 0 || valid->query.rows == 0 || valid->query.heads == 0) {
     if (Status earlier = earlier_bad_offset(impl, cu_stream); !earlier.ok()) return earlier;
@@ -56,6 +56,7 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
 
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
   if (!kernels) return kernels.status();
+  if (watch && watch->traces()) watch->loaded(**kernels);
   const WorkspaceMap map = workspace_map((*kernels)->plan, workspace_shape(*valid));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
   if (Status status = validate_workspace(workspace, map.bytes,
@@ -75,9 +76,19 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
     return status;
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
-  Status launched = launch(impl, **kernels, {*valid, call, *valid_output, lse, map, on->report()},
+  const Range range(watch && watch->ranges(), (*kernels)->name.c_str());
+  Status launched = launch(impl, **kernels, {*valid, call, *valid_output, lse, map, on->report(), watch},
                            scoped.address(), cu_stream);
   return launched.ok() ? on->verdict_at_once(scoped.address()) : launched;
+}
+
+}  // namespace
+
+Status forward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
+               Workspace workspace, Stream stream) {
+  return watched(device.impl(), Pass::forward, [&](CallWatch* watch) {
+    return enqueue(device.impl(), call, output, lse, workspace, static_cast<CUstream>(stream), watch);
+  });
 }
 
 Result<std::uint64_t> workspace_bytes(const AttentionCall& call) {

@@ -6,7 +6,9 @@
 #include "jfa/attention.h"
 #include "runtime/backward_launches.h"
 #include "runtime/call.h"
+#include "runtime/call_bytes.h"
 #include "runtime/call_stream.h"
+#include "runtime/call_watch.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/residence.h"
@@ -52,38 +54,35 @@ Status clear_gradients(Device::Impl& device, const ValidBackward& tensors, CUstr
   return {};
 }
 
-}  // namespace
-
-Status backward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
-                const OutputGradient& output_grad, std::uint64_t lse_grad, const Tensor& query_grad,
-                const Tensor& key_grad, const Tensor& value_grad, Workspace workspace, Stream stream) {
-  Device::Impl& impl = device.impl();
-  const CUstream cu_stream = static_cast<CUstream>(stream);
+Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTensors& given,
+               const Workspace& workspace, CUstream cu_stream, CallWatch* watch) {
   if (Status status = impl.usable(); !status.ok()) return status;
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
-  const Result<ValidBackward> tensors =
-      validate_backward(*valid, call, {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad});
+  const Result<ValidBackward> tensors = validate_backward(*valid, call, given);
   if (!tensors) return tensors.status();
   const Result<KernelSpec> spec = specialize_call(call, Pass::backward, impl.target);
   if (!spec) return spec.status();
+  if (watch && watch->traces())
+    watch->describe(*spec, *valid, backward_bytes(*valid, call, *tensors, given.lse_grad));
   if (trivially_zero(*valid)) {
     if (Status earlier = earlier_bad_offset(impl, cu_stream); !earlier.ok()) return earlier;
-    Status status = clear_header(
-        impl, workspace,
-        {input_operands(*valid, call), gradient_operands(*tensors), saved_operands(*tensors, lse, lse_grad)},
-        cu_stream);
+    Status status = clear_header(impl, workspace,
+                                 {input_operands(*valid, call), gradient_operands(*tensors),
+                                  saved_operands(*tensors, given.lse, given.lse_grad)},
+                                 cu_stream);
     return status.ok() ? clear_gradients(impl, *tensors, cu_stream) : status;
   }
 
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
   if (!kernels) return kernels.status();
+  if (watch && watch->traces()) watch->loaded(**kernels);
   const BackwardWorkspaceMap map =
       backward_workspace_map((*kernels)->plan, workspace_shape(*valid, tensors->output_grad));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
   if (Status status = validate_workspace(workspace, map.bytes,
                                          {input_operands(*valid, call), gradient_operands(*tensors),
-                                          saved_operands(*tensors, lse, lse_grad)});
+                                          saved_operands(*tensors, given.lse, given.lse_grad)});
       !status.ok())
     return status;
 
@@ -93,21 +92,35 @@ Status backward(Device& device, const AttentionCall& call, const Tensor& output,
   if (!on) return on.status();
   if (Status earlier = on->earlier_bad_offset(); !earlier.ok()) return earlier;
   if (Status status = check_residence(impl, call,
-                                      {{"output.address", output.address},
-                                       {"lse", lse},
-                                       {"output_grad.address", output_grad.address},
-                                       {"lse_grad", lse_grad},
-                                       {"query_grad.address", query_grad.address},
-                                       {"key_grad.address", key_grad.address},
-                                       {"value_grad.address", value_grad.address},
+                                      {{"output.address", given.output.address},
+                                       {"lse", given.lse},
+                                       {"output_grad.address", given.output_grad.address},
+                                       {"lse_grad", given.lse_grad},
+                                       {"query_grad.address", given.query_grad.address},
+                                       {"key_grad.address", given.key_grad.address},
+                                       {"value_grad.address", given.value_grad.address},
                                        {"workspace.address", workspace.address}});
       !status.ok())
     return status;
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
-  Status launched = launch(impl, **kernels, {*valid, call, *tensors, lse, lse_grad, map, on->report()},
-                           scoped.address(), cu_stream);
+  const Range range(watch && watch->ranges(), (*kernels)->name.c_str());
+  Status launched =
+      launch(impl, **kernels, {*valid, call, *tensors, given.lse, given.lse_grad, map, on->report(), watch},
+             scoped.address(), cu_stream);
   return launched.ok() ? on->verdict_at_once(scoped.address()) : launched;
+}
+
+}  // namespace
+
+Status backward(Device& device, const AttentionCall& call, const Tensor& output, std::uint64_t lse,
+                const OutputGradient& output_grad, std::uint64_t lse_grad, const Tensor& query_grad,
+                const Tensor& key_grad, const Tensor& value_grad, Workspace workspace, Stream stream) {
+  return watched(device.impl(), Pass::backward, [&](CallWatch* watch) {
+    return enqueue(device.impl(), call,
+                   {output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad}, workspace,
+                   static_cast<CUstream>(stream), watch);
+  });
 }
 
 Result<std::uint64_t> backward_workspace_bytes(const AttentionCall& call, const OutputGradient& output_grad) {

@@ -145,7 +145,7 @@ class BackwardCall {
  public:
   BackwardCall(const Device::Impl& device, const LoadedKernels& kernels, const BackwardLaunches& launches,
                std::uint64_t workspace, CUstream stream)
-      : launcher_(device, kernels, stream),
+      : launcher_(device, kernels, stream, launches.watch),
         kernels_(kernels),
         plan_(*kernels.plan.backward),
         launches_(launches),
@@ -307,7 +307,6 @@ Status launch(const Device::Impl& device, const LoadedKernels& kernels, const Ba
 }
 
 CUresult clear_tensor(const DriverTable& driver, const Tensor& tensor, CUstream stream) {
-  constexpr std::int64_t kElementBytes = 2;
   constexpr std::int64_t kMostPitch = 0x7fffffff;  // bytes from row to row that the driver takes
   if (tensor.rows == 0 || tensor.heads == 0) return CUDA_SUCCESS;
   // A rectangle for every head, or one for all of them where they lie side by side.

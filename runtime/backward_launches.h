@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "jfa/attention.h"
+#include "runtime/call_watch.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/validate_backward.h"
@@ -19,6 +20,7 @@ struct BackwardLaunches {
   std::uint64_t lse_grad;  // 0: none
   const BackwardWorkspaceMap& map;
   kernel::OffsetReport* report;  // null: none
+  CallWatch* watch;              // null: nobody watches
 };
 
 /// Enqueues prepare, delta, the gradient entries of the path that the call takes (see describe()) and, with

@@ -7,10 +7,14 @@
 #include <new>
 #include <string_view>
 
+#include "generator/foreign_text.h"
 #include "jfa/attention.h"
+#include "jfa/cache.h"
 #include "jfa/jfa.h"
+#include "jfa/log.h"
 #include "jfa/version.h"
 #include "runtime/c_structure.h"
+#include "runtime/error_names.h"
 
 struct jfa_device {
   jfa::Device device;
@@ -22,14 +26,18 @@ using jfa::ErrorKind;
 using jfa::Result;
 using jfa::Status;
 
-constexpr const char* kErrorNames[] = {"ok",      "invalid argument", "unsupported", "unavailable",
-                                       "compile", "device",           "internal"};
+using jfa::kErrorNames;
 static_assert(static_cast<int>(ErrorKind::kInvalidArgument) == JFA_INVALID_ARGUMENT);
 static_assert(static_cast<int>(ErrorKind::kUnsupported) == JFA_UNSUPPORTED);
 static_assert(static_cast<int>(ErrorKind::kUnavailable) == JFA_UNAVAILABLE);
 static_assert(static_cast<int>(ErrorKind::kCompile) == JFA_COMPILE);
 static_assert(static_cast<int>(ErrorKind::kDevice) == JFA_DEVICE);
 static_assert(static_cast<int>(ErrorKind::kInternal) == JFA_INTERNAL);
+
+static_assert(static_cast<int>(jfa::LogLevel::kWarning) == JFA_LOG_WARNING);
+static_assert(static_cast<int>(jfa::LogLevel::kNotice) == JFA_LOG_NOTICE);
+static_assert(static_cast<int>(jfa::LogLevel::kInfo) == JFA_LOG_INFO);
+static_assert(static_cast<int>(jfa::LogLevel::kTrace) == JFA_LOG_TRACE);
 
 thread_local Status last_error;
 
@@ -46,9 +54,10 @@ jfa_error fail(ErrorKind kind, const char* message) noexcept {
 template <class Act>
 jfa_error guarded(Act act) noexcept {
   try {
-    Status status = act();
+    const Status status = act();
     if (status.ok()) return JFA_OK;
-    last_error = std::move(status);
+    // A path or a log may hold any bytes, and callers in other languages decode what they get.
+    last_error = Status(status.kind(), jfa::valid_utf8(status.message()), jfa::valid_utf8(status.detail()));
     return static_cast<jfa_error>(last_error.kind());
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::kUnavailable, "out of host memory");
@@ -123,8 +132,10 @@ Status convert(const char* name, const jfa_offsets& in, jfa::Offsets* out) {
 // Sizes in the first version of the header, whatever is added at the end since.
 constexpr std::uint64_t kFirstCallBytes = 288;
 constexpr std::uint64_t kFirstConfigurationBytes = 56;
+constexpr std::uint64_t kFirstCacheStatsBytes = 144;
 static_assert(sizeof(jfa_call) >= kFirstCallBytes);
 static_assert(sizeof(jfa_configuration) >= kFirstConfigurationBytes);
+static_assert(sizeof(jfa_cache_stats) >= kFirstCacheStatsBytes);
 
 Status convert(const jfa_call& given, jfa::AttentionCall* out) {
   jfa_call in;
@@ -344,5 +355,34 @@ jfa_error jfa_prepare(jfa_device* device, const jfa_configuration* configuration
     jfa::Configuration wanted;
     if (status = convert(*configuration, &wanted); !status.ok()) return status;
     return jfa::prepare(device->device, wanted);
+  });
+}
+
+jfa_error jfa_set_log_callback(jfa_log_callback callback, void* user, int32_t level) {
+  return guarded([&]() -> Status {
+    if (!callback) return jfa::set_log_callback({});
+    if (level < JFA_LOG_WARNING || level > JFA_LOG_TRACE)
+      return invalid("level is {}: not one of {} … {}", level, +JFA_LOG_WARNING, +JFA_LOG_TRACE);
+    return jfa::set_log_callback(
+        [callback, user](jfa::LogLevel of, std::string_view message) {
+          callback(static_cast<int32_t>(of), std::string(message).c_str(), user);
+        },
+        static_cast<jfa::LogLevel>(level));
+  });
+}
+
+jfa_error jfa_read_cache_stats(jfa_cache_stats* stats) {
+  return guarded([&]() -> Status {
+    if (Status status = check_present({{"stats", stats}}); !status.ok()) return status;
+    const Result<jfa::CacheStats> counted = jfa::cache_stats();
+    if (!counted) return counted.status();
+    const jfa::CacheStats& from = *counted;
+    const jfa_cache_stats filled{sizeof filled,       from.memory_hits,     from.directory_hits,
+                                 from.read_only_hits, from.bundle_hits,     from.shared,
+                                 from.misses,         from.compiles,        from.compile_failures,
+                                 from.published,      from.published_bytes, from.publish_failures,
+                                 from.lock_waits,     from.lock_timeouts,   from.damaged,
+                                 from.evicted,        from.evicted_bytes,   from.compile_ms};
+    return jfa::write_structure("jfa_cache_stats", filled, kFirstCacheStatsBytes, stats);
   });
 }

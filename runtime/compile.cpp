@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "jfa/cache.h"
+#include "runtime/device.h"
+#include "runtime/log.h"
 #include "runtime/nvrtc.h"
 
 namespace jfa {
 namespace {
 
-std::string precompile_command(const KernelSpec& spec) {
+std::string precompile_command(const KernelSource& source, const KernelSpec& spec) {
   std::string command =
       fmt::format("jfa precompile --target {} --pass {} --head-dim {} --dtype {}", to_string(spec.target),
                   spec.pass == Pass::forward ? "forward" : "backward", spec.padded_dim,
@@ -19,16 +21,27 @@ std::string precompile_command(const KernelSpec& spec) {
   if (spec.window) command += fmt::format(" --window {}", *spec.window);
   if (spec.broadcast_q) command += " --broadcast-q";
   if (spec.groups != 1) command += fmt::format(" --groups {}", spec.groups);
+  if (has_line_info(source) && !is_virtual(spec.target)) command += " --line-info";
   return command;
 }
 
 }  // namespace
 
 CompileRequest compile_request(const KernelSource& source, const KernelSpec& spec) {
-  return {source.name, source.text, source.target, source.options, precompile_command(spec)};
+  return {source.name, source.text, source.target, source.options, precompile_command(source, spec)};
 }
 
 namespace {
+
+// What is worth keeping of a compilation. PTX beside machine code is for the driver of a later device of the
+// same family; an `a` target's becomes machine code of its own generation only, which is at hand.
+bool keeps_ptx(std::string_view target) { return target.starts_with("compute_") || target.ends_with('f'); }
+
+Result<KernelImage> compile_with(const Nvrtc& nvrtc, const KernelSource& source) {
+  Result<KernelImage> image = nvrtc.compile(source);
+  if (image.ok() && !keeps_ptx(source.target)) image->ptx.clear();
+  return image;
+}
 
 // The compiler behind a cache that files under the identity `compiler`. That was read from the file on disk;
 // what another NVRTC makes must not be filed under it, and is kInternal.
@@ -37,7 +50,7 @@ Result<KernelImage> compile_as(const std::string& compiler, const KernelSource& 
   if (!nvrtc) return nvrtc.status();
   if (!compiler.empty() && (*nvrtc)->identity() != compiler)
     return Status::internal("another NVRTC than the one found on disk was opened: " + (*nvrtc)->path());
-  return (*nvrtc)->compile(source);
+  return compile_with(**nvrtc, source);
 }
 
 // Never destroyed: used until the process ends.
@@ -57,16 +70,18 @@ Result<KernelCache*> process_cache() {
   ProcessCache& process = the_process_cache();
   std::lock_guard lock(process.mutex);
   if (!process.cache) {
+    if (Status status = read_log_environment(); !status.ok()) return status;
     Result<CacheOptions> options = cache_options_from_environment();
     if (!options) return options.status();
     // A process that finds all its kernels never loads NVRTC; without NVRTC, what others compiled is still
     // served.
-    if (const auto identity = Nvrtc::find_identity(NvrtcSearch::from_environment())) {
+    if (const auto identity = Nvrtc::find_identity(NvrtcSearch::from_process())) {
       options->compiler = *identity;
     } else if (const auto nvrtc = Nvrtc::instance()) {
       options->compiler = (*nvrtc)->identity();
     }
     options->on_event = process.on_event;
+    options->log = process_log();
     process.cache = new KernelCache(*std::move(options));
   }
   return process.cache;
@@ -97,7 +112,7 @@ Status prepare_in_background(Device& device, const Configuration& configuration)
   if (!plan) return plan.status();
   const Result<KernelCache*> cache = process_cache();
   if (!cache) return cache.status();
-  const KernelSource source = emit(*plan);
+  const KernelSource source = emit(*plan, device.impl().line_info);
   (*cache)->prepare(compile_request(source, *spec), [source, compiler = (*cache)->options().compiler] {
     return compile_as(compiler, source);
   });
@@ -116,7 +131,7 @@ Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, cons
   // Another NVRTC than the one the cache files under: right all the same, but not for the cache.
   const auto nvrtc = Nvrtc::instance();
   if (!nvrtc) return nvrtc.status();
-  Result<KernelImage> fresh = (*nvrtc)->compile(source);
+  Result<KernelImage> fresh = compile_with(**nvrtc, source);
   if (!fresh) return fresh.status();
   if (compiled) *compiled = true;
   return std::make_shared<const KernelImage>(*std::move(fresh));

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
+#include "cache/log_record.h"
+#include "generator/foreign_text.h"
 #include "runtime/call_stream.h"
+#include "runtime/environment_switch.h"
 #include "runtime/fork_guard.h"
+#include "runtime/log.h"
+#include "runtime/ranges.h"
 
 namespace jfa {
 namespace {
@@ -23,7 +27,8 @@ Result<DeviceSource> cuda_source(std::string_view name) {
   int ordinal = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
   if (error != std::errc() || end != digits.data() + digits.size() || ordinal < 0)
-    return Status::invalid_argument(fmt::format("device '{}': '{}' is not a device number", name, digits));
+    return Status::invalid_argument(
+        fmt::format("device '{}': '{}' is not a device number", shown(name), shown(digits)));
   const Result<const DriverTable*> driver = open_cuda_driver();
   if (!driver) return driver.status();
   int count = 0;
@@ -31,8 +36,8 @@ Result<DeviceSource> cuda_source(std::string_view name) {
       !status.ok())
     return status;
   if (ordinal >= count)
-    return Status::unavailable(
-        fmt::format("device '{}': the driver has {} CUDA device{}", name, count, count == 1 ? "" : "s"));
+    return Status::unavailable(fmt::format("device '{}': the driver has {} CUDA device{}", shown(name), count,
+                                           count == 1 ? "" : "s"));
   return DeviceSource{fmt::format("cuda:{}", ordinal), *driver, ordinal, ImageKind::kCubin, {}};
 }
 
@@ -40,7 +45,7 @@ Result<DeviceSource> cuda_source(std::string_view name) {
 Result<DeviceSource> simulated_source(std::string_view name) {
   std::string error;
   const DriverTable* driver = simulator::open_simulated_driver(std::string(name), &error);
-  if (!driver) return Status::invalid_argument(fmt::format("device '{}': {}", name, error));
+  if (!driver) return Status::invalid_argument(fmt::format("device '{}': {}", shown(name), error));
   if (Status status = driver_status(*driver, driver->cuInit(0), "cuInit"); !status.ok()) return status;
   return DeviceSource{std::string(name), driver, 0, ImageKind::kPtx,
                       [driver] { return simulator::last_report(driver); }};
@@ -48,23 +53,16 @@ Result<DeviceSource> simulated_source(std::string_view name) {
 #else
 Result<DeviceSource> simulated_source(std::string_view name) {
   return Status::unsupported(fmt::format(
-      "device '{}': this library was built without its simulator (JFA_BUILD_SIMULATOR=OFF)", name));
+      "device '{}': this library was built without its simulator (JFA_BUILD_SIMULATOR=OFF)", shown(name)));
 }
 #endif
 
 Result<DeviceSource> source_of(std::string_view name) {
   if (name.starts_with(kCudaPrefix)) return cuda_source(name);
   if (name.starts_with(kSimulatedPrefix)) return simulated_source(name);
-  return Status::invalid_argument(fmt::format(
-      "device '{}' is neither a GPU such as 'cuda:0' nor a simulated one such as 'sim:sm_100a'", name));
-}
-
-Result<bool> wants_offset_checks() {
-  const char* value = std::getenv("JFA_CHECK_OFFSETS");
-  const std::string_view given = value ? value : "";
-  if (given == "1") return true;
-  if (given.empty() || given == "0") return false;
-  return Status::invalid_argument(fmt::format("JFA_CHECK_OFFSETS is '{}', neither 0 nor 1", given));
+  return Status::invalid_argument(
+      fmt::format("device '{}' is neither a GPU such as 'cuda:0' nor a simulated one such as 'sim:sm_100a'",
+                  shown(name)));
 }
 
 }  // namespace
@@ -86,10 +84,15 @@ Device::Impl::~Impl() {
 }
 
 Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& source) {
+  if (Status status = read_log_environment(); !status.ok()) return status;
+  open_ranges();
   auto impl = std::make_shared<Impl>(source);
-  const Result<bool> check_offsets = wants_offset_checks();
+  const Result<bool> check_offsets = environment_switch("JFA_CHECK_OFFSETS");
   if (!check_offsets) return check_offsets.status();
   impl->check_offsets = *check_offsets;
+  const Result<bool> line_info = wants_line_info();
+  if (!line_info) return line_info.status();
+  impl->line_info = *line_info;
   const DriverTable& driver = impl->driver;
   int major = 0, minor = 0;
   char gpu_name[256] = {};
@@ -109,10 +112,13 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
   if (!target)
     return Status(target.status().kind(),
                   fmt::format("device '{}' ({}): {}", source.name, gpu_name, target.status().message()));
-  impl->target = to_string(*target);
+  impl->target = to_string(source.image_kind == ImageKind::kPtx ? virtual_target(*target) : *target);
 
   result = driver.cuDevicePrimaryCtxRetain(&impl->context, impl->device);
   if (result != CUDA_SUCCESS) return impl->failure(result, "retaining the primary context");
+  if (log_wants(LogLevel::kInfo))
+    log(LogLevel::kInfo,
+        log_record({"device", impl->name, impl->gpu_name, impl->target, fmt::format("{}", impl->sm_count)}));
   return impl;
 }
 

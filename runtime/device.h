@@ -58,6 +58,7 @@ struct Device::Impl {
   /// host memory.
   std::atomic<OffsetReports*> reports{nullptr};
   bool check_offsets = false;  // JFA_CHECK_OFFSETS: a call waits for what it finds
+  bool line_info = false;      // JFA_LINE_INFO: its kernels carry line information
 
   /// kUnavailable in a forked child.
   Status usable() const;

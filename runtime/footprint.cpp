@@ -4,11 +4,6 @@
 #include <utility>
 
 namespace jfa {
-namespace {
-
-constexpr std::int64_t kElementBytes = 2;
-
-}  // namespace
 
 Footprint Footprint::of(const Tensor& tensor) { return of(OutputGradient::of(tensor)); }
 

@@ -8,6 +8,8 @@
 
 namespace jfa {
 
+inline constexpr std::int64_t kElementBytes = 2;  // of bf16 and fp16
+
 class Footprint {
  public:
   /// No bytes at all.

@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "cache/log_record.h"
 #include "runtime/compile.h"
 #include "runtime/device.h"
+#include "runtime/log.h"
+#include "runtime/ranges.h"
+#include "runtime/watchers.h"
 
 namespace jfa {
 namespace {
@@ -58,8 +63,9 @@ CUresult load_library(Device::Impl& device, const KernelImage& image, CUlibrary*
   log->assign(16 * 1024, '\0');
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log->data(), reinterpret_cast<void*>(log->size())};
-  // Both kinds are to be had from one compilation; std::string ends the PTX with the NUL that is asked for.
+  // std::string ends the PTX with the NUL that is asked for.
   const std::string& code = device.image_kind == ImageKind::kCubin ? image.cubin : image.ptx;
+  if (code.empty()) return CUDA_ERROR_INVALID_IMAGE;  // the driver would read on behind it
   const CUresult result =
       device.driver.cuLibraryLoadData(library, code.c_str(), options, values, 2, nullptr, nullptr, 0);
   log->resize(std::min(log->find('\0'), log->size()));
@@ -134,6 +140,13 @@ Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const K
   return kernels;
 }
 
+void report_loaded(const Device::Impl& device, const LoadedKernels& kernels,
+                   std::chrono::duration<double, std::milli> elapsed) {
+  if (!log_wants(LogLevel::kInfo)) return;
+  log(LogLevel::kInfo, log_record({"load", device.name, kernels.name, kernels.request,
+                                   fmt::format("{:.1f}", elapsed.count())}));
+}
+
 }  // namespace
 
 const LoadedEntry& LoadedKernels::entry(std::string_view entry_name) const {
@@ -172,7 +185,9 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
   if (const LoadedKernels* found = device.kernels.find(spec)) return found;
   const Result<KernelPlan> plan = jfa::plan(spec);
   if (!plan) return plan.status();
-  const KernelSource source = emit(*plan);
+  const KernelSource source = emit(*plan, device.line_info);
+  const Range range((call_watchers.load(std::memory_order_relaxed) & kRangeWatcher) != 0,
+                    ("load " + name(spec)).c_str());
 
   // An image that the driver refuses is thrown out of the cache. Another place may have a better one; the
   // last resort is to make it anew, once.
@@ -187,8 +202,13 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
     if (Status status = device.make_pool(); !status.ok()) return status;
     if (Status status = device.make_reports(); !status.ok()) return status;
     bool image_refused = false;
+    const auto start = std::chrono::steady_clock::now();
     Result<LoadedKernels> kernels = load(device, *plan, **image, &image_refused);
-    if (kernels) return device.kernels.insert(*std::move(kernels));
+    if (kernels) {
+      kernels->request = request_key(compile_request(source, spec)).hex().substr(0, 16);
+      report_loaded(device, *kernels, std::chrono::steady_clock::now() - start);
+      return device.kernels.insert(*std::move(kernels));
+    }
     refused = kernels.status();
     if (!image_refused) break;
     discard(source, spec, **image, refused.message());

@@ -26,6 +26,7 @@ struct LoadedEntry {
 struct LoadedKernels {
   KernelPlan plan;
   std::string name;                  // of the specialisation
+  std::string request;               // its key in the cache, as messages have it
   std::vector<LoadedEntry> entries;  // in the order of entries_of(plan)
 
   /// The entry of that name, which the plan has.

@@ -32,7 +32,10 @@ Status Launcher::launch(const LoadedEntry& entry, int ctas, void** arguments, St
   config.sharedMemBytes = static_cast<unsigned>(entry.plan.shared_bytes);
   config.hStream = stream_;
   const CUresult result = device_.driver.cuLaunchKernelEx(&config, entry.function, arguments, nullptr);
-  if (result == CUDA_SUCCESS) return {};
+  if (result == CUDA_SUCCESS) {
+    if (watch_ && watch_->traces()) watch_->launched(entry.plan.name);
+    return {};
+  }
   return failure(result, fmt::format("launching {}", entry.plan.name));
 }
 

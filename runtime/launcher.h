@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "jfa/attention.h"
+#include "runtime/call_watch.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 
@@ -29,8 +30,8 @@ enum class Start { kAfter, kOverlapping };
 /// device.
 class Launcher {
  public:
-  Launcher(const Device::Impl& device, const LoadedKernels& kernels, CUstream stream)
-      : device_(device), kernels_(kernels), stream_(stream) {}
+  Launcher(const Device::Impl& device, const LoadedKernels& kernels, CUstream stream, CallWatch* watch)
+      : device_(device), kernels_(kernels), stream_(stream), watch_(watch) {}
 
   /// maps: as many as operands. substitute: see encode_ragged_map().
   Status encode(std::span<const MapOperand> operands, std::uint64_t substitute, CUtensorMap* maps) const;
@@ -43,6 +44,7 @@ class Launcher {
   const Device::Impl& device_;
   const LoadedKernels& kernels_;
   CUstream stream_;
+  CallWatch* watch_;  // is told of every launch; null: nobody is
 };
 
 /// CTAs for `items` of work: as many, but no more than the device holds at once.

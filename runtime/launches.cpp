@@ -63,7 +63,7 @@ kernel::MergeArguments merge_arguments(const ForwardLaunches& launches, std::uin
 
 Status launch(const Device::Impl& device, const LoadedKernels& kernels, const ForwardLaunches& launches,
               std::uint64_t workspace, CUstream stream) {
-  const Launcher launcher(device, kernels, stream);
+  const Launcher launcher(device, kernels, stream, launches.watch);
   const KernelPlan& plan = kernels.plan;
   const MapOperand operands[] = {{"query", launches.valid.query, plan.query_tile},
                                  {"key", launches.valid.key, plan.key_tile},

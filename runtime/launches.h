@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "jfa/attention.h"
+#include "runtime/call_watch.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/validate.h"
@@ -24,6 +25,7 @@ struct ForwardLaunches {
   std::uint64_t lse;     // 0: not wanted
   const WorkspaceMap& map;
   kernel::OffsetReport* report;  // null: none
+  CallWatch* watch;              // null: nobody watches
 };
 
 /// Enqueues the prepare entry, the main entry and, where keys may be cut into parts, the merge entry. The

@@ -14,10 +14,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folders of the loader's own search for this program.
+// What this code is part of: libjfa.so, whose run path counts for what it opens, or the program.
+void* open_self() {
+  Dl_info own{};
+  void* self = nullptr;
+  if (dladdr(reinterpret_cast<const void*>(&open_self), &own) != 0 && own.dli_fname != nullptr)
+    self = dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return self ? self : dlopen(nullptr, RTLD_LAZY);
+}
+
+// The folders of the loader's own search for this code.
 std::vector<fs::path> search_folders() {
   std::vector<fs::path> folders;
-  void* self = dlopen(nullptr, RTLD_LAZY);
+  void* self = open_self();
   Dl_serinfo size{};
   if (self && dlinfo(self, RTLD_DI_SERINFOSIZE, &size) == 0) {
     std::vector<std::max_align_t> storage(size.dls_size / sizeof(std::max_align_t) + 1);

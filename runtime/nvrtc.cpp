@@ -18,6 +18,13 @@
 #include "runtime/nvrtc_log.h"
 
 namespace jfa {
+
+struct NvrtcVersion {
+  int major = 0;
+  int minor = 0;
+  auto operator<=>(const NvrtcVersion&) const = default;
+};
+
 namespace {
 
 #define JFA_NVRTC_CALLS(X)     \
@@ -31,22 +38,18 @@ namespace {
   X(nvrtcGetPTXSize)           \
   X(nvrtcGetPTX) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 
-struct Version {
-  int major = 0;
-  int minor = 0;
-  auto operator<=>(const Version&) const = default;
-};
-
-// The oldest NVRTC that knows a target, as the release notes have it.
+// The oldest NVRTC that knows a target, as the release notes have it; real and virtual ones came together.
 struct TargetVersion {
-  std::string_view target;
-  Version oldest;
+  std::string_view architecture;
+  NvrtcVersion oldest;
 };
 constexpr TargetVersion kTargetVersions[] = {
-    {"sm_90a", {12, 0}}, {"sm_100a", {12, 8}}, {"sm_100f", {12, 9}}, {"sm_103a", {12, 9}}};
-constexpr Version kOldestForAllTargets{12, 9};
+    {"90a", {12, 0}}, {"100a", {12, 8}}, {"100f", {12, 9}}, {"103a", {12, 9}}};
+constexpr NvrtcVersion kOldestForAllTargets{12, 9};
 
-std::string to_string(Version version) { return fmt::format("{}.{}", version.major, version.minor); }
+std::string to_string(NvrtcVersion version) { return fmt::format("{}.{}", version.major, version.minor); }
+
+bool is_virtual(std::string_view target) { return target.starts_with("compute_"); }
 
 // 100 for "sm_100f", 0 if there is no number.
 int architecture_of(std::string_view target) {
@@ -66,7 +69,7 @@ struct Nvrtc::Library {
   std::string origin;
   std::string identity;
   std::string missing_builtins;
-  Version version;
+  NvrtcVersion version;
   std::vector<int> architectures;
 #define JFA_DECLARE_CALL(name) decltype(&::name) name = nullptr;
   JFA_NVRTC_CALLS(JFA_DECLARE_CALL)
@@ -144,13 +147,13 @@ std::optional<std::filesystem::path> file_of(const NvrtcCandidate& candidate) {
 
 // 13.0 for libnvrtc.so.13.0.88, 13.0 for libnvrtc.so.13 (its first minor version is new enough); nullopt for
 // a name that does not tell.
-std::optional<Version> version_in_name(const std::filesystem::path& file) {
+std::optional<NvrtcVersion> version_in_name(const std::filesystem::path& file) {
   constexpr std::string_view kPrefix = "libnvrtc.so.";
   const std::string name = file.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const char* at = name.data() + kPrefix.size();
   const char* const end = name.data() + name.size();
-  Version version;
+  NvrtcVersion version;
   const auto major = std::from_chars(at, end, version.major);
   if (major.ec != std::errc()) return std::nullopt;
   if (major.ptr == end)
@@ -198,9 +201,11 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const NvrtcSearch& search) {
   }
   return Status(
       ErrorKind::kUnavailable,
-      fmt::format("NVRTC (libnvrtc.so.13) was not found{}: install a CUDA toolkit 12.9 or later, or the "
-                  "PyPI package nvidia-cuda-nvrtc, or set JFA_NVRTC to the library's file or folder",
-                  search.ignore_toolkit ? " outside toolkits (JFA_IGNORE_TOOLKIT is set)" : ""),
+      fmt::format(
+          "NVRTC (libnvrtc.so.13) was not found{}: install a CUDA toolkit 12.9 or later, or the "
+          "PyPI package nvidia-cuda-nvrtc, or set JFA_NVRTC to the library's file or folder; jfa doctor "
+          "lists where it was looked for",
+          search.ignore_toolkit ? " outside toolkits (JFA_IGNORE_TOOLKIT is set)" : ""),
       tried);
 }
 
@@ -210,7 +215,7 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::instance() {
   static auto& opened = *new std::shared_ptr<const Nvrtc>;
   std::lock_guard lock(mutex);
   if (!opened) {
-    Result<std::shared_ptr<const Nvrtc>> result = open(NvrtcSearch::from_environment());
+    Result<std::shared_ptr<const Nvrtc>> result = open(NvrtcSearch::from_process());
     if (!result) return result.status();
     opened = *result;
   }
@@ -225,7 +230,8 @@ const std::string& Nvrtc::missing_builtins() const { return library_->missing_bu
 std::vector<int> Nvrtc::architectures() const { return library_->architectures; }
 
 Status Nvrtc::knows(const std::string& target) const {
-  const auto* row = std::ranges::find(kTargetVersions, target, &TargetVersion::target);
+  const auto* row =
+      std::ranges::find(kTargetVersions, target.substr(target.find('_') + 1), &TargetVersion::architecture);
   const bool in_table = row != std::end(kTargetVersions);
   const bool listed = std::ranges::count(library_->architectures, architecture_of(target)) > 0;
   if (listed && (!in_table || library_->version >= row->oldest)) return {};
@@ -272,12 +278,12 @@ Result<KernelImage> Nvrtc::compile(const KernelSource& source) const {
   if (Status status = knows(source.target); !status.ok()) return status;
   const Library& nvrtc = *library_;
 
-  // A real architecture: ptxas runs inside, so its errors come now and both cubin and PTX are to be had.
+  const bool with_cubin = !is_virtual(source.target);
   std::vector<std::string> options = source.options;
   options.push_back("--gpu-architecture=" + source.target);
-  options.push_back("--ptxas-options=-v");  // the log has the facts
+  if (with_cubin) options.push_back("--ptxas-options=-v");  // the log has the facts
   // Ours is the only cache.
-  if (nvrtc.version >= Version{12, 9}) options.push_back("--no-cache");
+  if (nvrtc.version >= NvrtcVersion{12, 9}) options.push_back("--no-cache");
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());
 
@@ -308,19 +314,23 @@ Result<KernelImage> Nvrtc::compile(const KernelSource& source) const {
   image.name = source.name;
   image.target = source.target;
   image.compiler = identity();
-  result = read(program.get(), nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, false, &image.cubin);
+  if (with_cubin)
+    result = read(program.get(), nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, false, &image.cubin);
   if (result == NVRTC_SUCCESS)
     result = read(program.get(), nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, true, &image.ptx);
-  if (result != NVRTC_SUCCESS || image.cubin.empty() || image.ptx.empty())
-    return Status(ErrorKind::kCompile,
-                  fmt::format("NVRTC {} ({}) compiled {} but yields no cubin and PTX: {}", version(), path(),
-                              source.name, nvrtc.nvrtcGetErrorString(result)));
-  image.facts = parse_facts(log);
-  for (const std::string& entry : source.entries)
-    if (!image.facts.contains(entry))
-      return Status(ErrorKind::kInternal,
-                    fmt::format("the compiler's log does not speak of entry {} of {}", entry, source.name),
-                    log);
+  if (result != NVRTC_SUCCESS || image.cubin.empty() == with_cubin || image.ptx.empty())
+    return Status(
+        ErrorKind::kCompile,
+        fmt::format("NVRTC {} ({}) compiled {} but yields no {}PTX: {}", version(), path(), source.name,
+                    with_cubin ? "cubin and " : "", nvrtc.nvrtcGetErrorString(result)));
+  if (with_cubin) {
+    image.facts = parse_facts(log);
+    for (const std::string& entry : source.entries)
+      if (!image.facts.contains(entry))
+        return Status(ErrorKind::kInternal,
+                      fmt::format("the compiler's log does not speak of entry {} of {}", entry, source.name),
+                      log);
+  }
   image.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return image;

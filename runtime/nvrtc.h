@@ -42,7 +42,8 @@ class Nvrtc {
   /// oldest version that works.
   Status knows(const std::string& target) const;
 
-  /// One compilation, from which cubin, PTX and facts come.
+  /// One compilation. For a real architecture ("sm_100f") cubin, PTX and facts; for a virtual one
+  /// ("compute_100f") the same PTX alone: ptxas, which makes the facts and half of the work, does not run.
   /// kCompile: the message has the first error line, detail() the log, the options and the numbered source.
   Result<KernelImage> compile(const KernelSource& source) const;
 

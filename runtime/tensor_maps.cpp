@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "runtime/footprint.h"
+
 namespace jfa {
 namespace {
 
-constexpr std::uint64_t kElementBytes = 2;
 constexpr std::uint64_t kRaggedExtent = std::uint64_t{1} << 30;  // E
 constexpr std::uint64_t kWrapBytes = std::uint64_t{1} << 34;     // kWrapBytes * kRaggedExtent = 2^64
 
@@ -25,8 +26,8 @@ CUtensorMapSwizzle swizzle_of(int bytes) {
 }  // namespace
 
 RaggedMap ragged_map(const Tensor& tensor, const OperandPlan& operand, int box_rows) {
-  const std::uint64_t row_bytes = static_cast<std::uint64_t>(tensor.row_stride) * kElementBytes;
-  const std::uint64_t head_bytes = static_cast<std::uint64_t>(tensor.head_stride) * kElementBytes;
+  const std::uint64_t row_bytes = static_cast<std::uint64_t>(tensor.row_stride * kElementBytes);
+  const std::uint64_t head_bytes = static_cast<std::uint64_t>(tensor.head_stride * kElementBytes);
   // No extent may be 0. An empty tensor's rows are beyond the third extent all the same.
   const std::uint64_t heads = static_cast<std::uint64_t>(std::max<std::int64_t>(tensor.heads, 1));
   return {

@@ -13,7 +13,6 @@
 namespace jfa {
 namespace {
 
-constexpr std::int64_t kElementBytes = 2;
 constexpr std::int64_t kAlignmentBytes = 16;
 constexpr std::int64_t kStrideMultiple = kAlignmentBytes / kElementBytes;
 constexpr std::int64_t kRowLimit = std::int64_t{1} << 30;

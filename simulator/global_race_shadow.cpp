@@ -11,10 +11,6 @@
 namespace jfa::simulator {
 namespace {
 
-const char* verb(RaceShadow::Access access) {
-  return access == RaceShadow::Access::kRead ? "reads" : "writes";
-}
-
 constexpr MemoryOrder kWeak{};
 constexpr MemoryOrder kReduction{.strong = true, .updates = true};
 

@@ -10,8 +10,6 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kQuarterLanes = 32;
-
 // The column of an address whose lane must be 0.
 std::uint32_t column_of(std::uint32_t bits, std::uint32_t id, const char* name, const ProgramPoint& point) {
   const std::uint32_t byte = bits >> 30;

@@ -10,10 +10,6 @@
 namespace jfa::simulator {
 namespace {
 
-const char* verb(RaceShadow::Access access) {
-  return access == RaceShadow::Access::kRead ? "reads" : "writes";
-}
-
 // Whether the instruction is a store of an immediate that other warps may execute, too
 // (RunOptions::constant_races).
 bool shares_constant(const ProgramPoint& point) {
@@ -28,6 +24,10 @@ bool shares_constant(const ProgramPoint& point) {
 WarpClock& clock_of(const ProgramPoint& point) { return *point.cta->warp(point.warp).clock; }
 
 }  // namespace
+
+const char* verb(RaceShadow::Access access) {
+  return access == RaceShadow::Access::kRead ? "reads" : "writes";
+}
 
 RaceShadow::RaceShadow(const Cta& cta, HappensBefore& order, std::uint32_t size_bytes)
     : cta_(cta), order_(order), cells_(size_bytes) {}

@@ -125,4 +125,7 @@ class RaceShadow {
   MemoryMeetings meetings_;
 };
 
+/// For reports: "reads" or "writes".
+const char* verb(RaceShadow::Access access);
+
 }  // namespace jfa::simulator

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t kRegistersPerSm = 65536;
 constexpr std::uint32_t kMostRegisters = 255;  // that a thread can name
 constexpr std::uint32_t kAllocationUnit = 8;   // a thread
-constexpr std::size_t kWarpgroupWarps = 4;
+constexpr std::size_t kSequenceWarps = 4;      // a warpgroup
 
 std::uint32_t round_up(std::uint32_t registers) {
   return (registers + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
@@ -68,11 +68,11 @@ class RegisterPool::PoolWait : public Wait {
 
 RegisterPool::RegisterPool(Cta& cta) : cta_(cta), at_entry_(registers_at_entry(cta.machine().entry())) {
   warps_.resize(cta.warps().size(), {at_entry_});
-  executed_.resize((warps_.size() + kWarpgroupWarps - 1) / kWarpgroupWarps);
+  executed_.resize((warps_.size() + kSequenceWarps - 1) / kSequenceWarps);
 }
 
 void RegisterPool::check_collective(Warp& warp, const Instruction& instruction) {
-  auto& sequence = executed_[static_cast<std::size_t>(warp.index()) / kWarpgroupWarps];
+  auto& sequence = executed_[static_cast<std::size_t>(warp.index()) / kSequenceWarps];
   const std::size_t position = state(warp).executed++;
   if (position == sequence.size()) sequence.push_back(&instruction);
   // Copies of one setmaxnreg in the code of different warps are the same to the device: Triton makes them.
@@ -133,7 +133,7 @@ std::string RegisterPool::describe(const Warp& warp) const {
 void RegisterPool::on_exit() {
   if (!cta_.machine().checks()) return;
   for (std::size_t i = 0; i < warps_.size(); ++i) {
-    const auto& sequence = executed_[i / kWarpgroupWarps];
+    const auto& sequence = executed_[i / kSequenceWarps];
     if (warps_[i].executed == sequence.size()) continue;
     fail(ErrorKind::kDivergence, cta_.warp(static_cast<int>(i)).point(*sequence[warps_[i].executed]),
          fmt::format("the CTA has exited, and warp {} of the warpgroup never executed this setmaxnreg", i));

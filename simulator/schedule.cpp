@@ -7,8 +7,8 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr Schedule kAll[] = {Schedule::kEager,  Schedule::kLazy, Schedule::kRandom, Schedule::kReverse,
-                             Schedule::kStarve, Schedule::kLate, Schedule::kReplay};
+constexpr Schedule kSchedules[] = {Schedule::kEager,  Schedule::kLazy, Schedule::kRandom, Schedule::kReverse,
+                                   Schedule::kStarve, Schedule::kLate, Schedule::kReplay};
 
 template <class T>
 bool parse_number(std::string_view text, T& value) {
@@ -39,14 +39,14 @@ const char* to_string(Schedule schedule) {
 }
 
 std::optional<Schedule> parse_schedule(std::string_view name) {
-  for (const Schedule schedule : kAll)
+  for (const Schedule schedule : kSchedules)
     if (name == to_string(schedule)) return schedule;
   return std::nullopt;
 }
 
 std::string schedule_names() {
   std::string names;
-  for (const Schedule schedule : kAll)
+  for (const Schedule schedule : kSchedules)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(schedule));
   return names;
 }

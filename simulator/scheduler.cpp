@@ -10,7 +10,6 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kQuantum = 256;     // warp instructions of a turn; eager and lazy
 constexpr std::uint64_t kLongestPoll = 16;  // warp instructions
 constexpr std::uint64_t kPatienceRounds =
     4096;  // rounds after which lazy operations move all the same, and groups dissolve

@@ -12,6 +12,9 @@
 
 namespace jfa::simulator {
 
+inline constexpr std::uint32_t kQuantum =
+    256;  // warp instructions of a turn, if no other number is decided on
+
 class Scheduler {
  public:
   explicit Scheduler(Machine& machine);

@@ -7,7 +7,6 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kQuantum = 256;  // warp instructions, if no other number is decided on
 constexpr std::uint32_t kMostRandomQuantum = 64;
 constexpr std::uint64_t kPatienceTurns = 4096;  // without a step, after which operations move all the same
 constexpr int kEngines = 3;

@@ -14,8 +14,7 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr const char* kWhat = "tcgen05.cp";
-constexpr std::uint32_t kQuarterLanes = 32;
+constexpr const char* kCopyName = "tcgen05.cp";
 
 class TensorCopy : public AsyncOperation {
  public:
@@ -50,7 +49,7 @@ class TensorCopy : public AsyncOperation {
     return true;
   }
   std::string describe() const override {
-    return fmt::format("{} of {} rows of {} bytes to tensor memory {:#010x}", kWhat, shape_.rows,
+    return fmt::format("{} of {} rows of {} bytes to tensor memory {:#010x}", kCopyName, shape_.rows,
                        shape_.row_bytes, to_.bits());
   }
 
@@ -97,7 +96,7 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
   if (to.lane >= (shape.is_refresh() ? kQuarterLanes : 1))
     fail_at(
         ErrorKind::kTensorMemory, point, address,
-        fmt::format("{} to lane {} of tensor memory: it must be {}", kWhat, to.lane,
+        fmt::format("{} to lane {} of tensor memory: it must be {}", kCopyName, to.lane,
                     shape.is_refresh() ? "one of the first 32: its rows go to that of every quarter" : "0"));
   const TensorRegion region = region_of(shape, to);
 
@@ -107,7 +106,7 @@ void issue_tensor_copy(Warp& warp, const TensorCopyShape& shape, int cta_group, 
   for (Cta* target : ctas) {
     auto& state = target->extension<CtaTensorMemory>();
     source.begin(*target, 0, shape.rows, "the source of tcgen05.cp", point, ticket->flights);
-    state.begin_write(*ticket, region, kWhat, strand,
+    state.begin_write(*ticket, region, kCopyName, strand,
                       shape.is_refresh() ? kTensorRefreshOrder : kTensorCopyOrder, point);
     set_initialised(state.memory(), shape, region, to);
   }

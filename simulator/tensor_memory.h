@@ -12,6 +12,8 @@ namespace jfa::simulator {
 
 constexpr std::uint32_t kTensorLanes = 128;
 constexpr std::uint32_t kTensorColumns = 512;
+/// What one warp of a warpgroup reaches.
+constexpr std::uint32_t kQuarterLanes = kTensorLanes / 4;
 /// Instructions touch tensor memory in blocks of this many lanes.
 constexpr std::uint32_t kTensorBlockLanes = 16;
 constexpr std::uint32_t kTensorBlocks = kTensorLanes / kTensorBlockLanes;

@@ -45,18 +45,18 @@ void set_all(std::vector<std::uint32_t>& cells, const TensorRegion& region, std:
 }
 
 // Of the warp, if there is one that keeps a clock.
-const WarpClock* clock_of(const ProgramPoint& point) {
+const WarpClock* kept_clock_of(const ProgramPoint& point) {
   return point.cta == nullptr || point.warp < 0 ? nullptr : point.cta->warp(point.warp).clock;
 }
 
 // What the thread does now, or a whole warp.
 Epoch issue_of(const ProgramPoint& point) {
-  if (clock_of(point) == nullptr) return {};
+  if (kept_clock_of(point) == nullptr) return {};
   return point.cta->warp(point.warp).event(point.lane < 0 ? kAllLanes : LaneMask{1} << point.lane);
 }
 
 Epoch tensor_issue_of(const ProgramPoint& point, TensorMemoryShadow::Order order) {
-  if (order == 0 || point.lane < 0 || clock_of(point) == nullptr) return {};
+  if (order == 0 || point.lane < 0 || kept_clock_of(point) == nullptr) return {};
   const Warp& warp = point.cta->warp(point.warp);
   return point.cta->cluster().order.issue_tensor(*warp.clock, point.lane);
 }
@@ -102,7 +102,7 @@ std::uint32_t TensorMemoryShadow::intern(const Accessor& accessor) {
 std::optional<TensorMemoryShadow::IssueFault> TensorMemoryShadow::issue_fault(
     const Issue& earlier, const TensorStrand& earlier_strand, const Accessor& accessor) const {
   const ProgramPoint& point = accessor.point;
-  const WarpClock* clock = clock_of(point);
+  const WarpClock* clock = kept_clock_of(point);
   const HappensBefore* order = clock == nullptr ? nullptr : &point.cta->cluster().order;
   if (clock != nullptr && earlier.event.tick != 0 &&
       !order->ordered(earlier.event, *clock, point.lane, false) &&
@@ -167,7 +167,7 @@ void TensorMemoryShadow::fence_after(TensorStrand& strand, const Warp* warp, Lan
 
 bool TensorMemoryShadow::ordered(const Record& record, Access access, const Accessor& accessor) {
   const ProgramPoint& point = accessor.point;
-  const WarpClock* clock = clock_of(point);
+  const WarpClock* clock = kept_clock_of(point);
   return record.event.tick == 0 || clock == nullptr ||
          point.cta->cluster().order.ordered(record.event, *clock, point.lane, access == Access::kWrite);
 }

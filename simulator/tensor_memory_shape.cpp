@@ -1,11 +1,6 @@
 #include "simulator/tensor_memory_shape.h"
 
 namespace jfa::simulator {
-namespace {
-
-constexpr std::uint32_t kQuarterLanes = 32;
-
-}  // namespace
 
 int registers_per_repetition(TensorShape shape) {
   switch (shape) {

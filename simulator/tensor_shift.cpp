@@ -10,7 +10,7 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr const char* kWhat = "tcgen05.shift";
+constexpr const char* kShiftName = "tcgen05.shift";
 constexpr std::uint32_t kShiftLanes = 32, kShiftColumns = 8;
 
 class TensorShift : public AsyncOperation {
@@ -35,7 +35,7 @@ class TensorShift : public AsyncOperation {
     return true;
   }
   std::string describe() const override {
-    return fmt::format("{} of the rows at tensor memory {:#010x}", kWhat, at_.bits());
+    return fmt::format("{} of the rows at tensor memory {:#010x}", kShiftName, at_.bits());
   }
 
  private:
@@ -54,7 +54,7 @@ void issue_tensor_shift(Warp& warp, int cta_group, std::uint32_t address, const 
   const TensorAddress at(address);
   if (at.lane % kShiftLanes != 0 || at.lane >= kTensorLanes)
     fail_at(ErrorKind::kTensorMemory, point, address,
-            fmt::format("{} of lane {} of tensor memory: it must be 0, 32, 64 or 96", kWhat, at.lane));
+            fmt::format("{} of lane {} of tensor memory: it must be 0, 32, 64 or 96", kShiftName, at.lane));
   const TensorRegion region{0b11u << at.lane / kTensorBlockLanes, at.column, at.column + kShiftColumns};
 
   auto ticket = std::make_shared<TensorTicket>();
@@ -62,7 +62,7 @@ void issue_tensor_shift(Warp& warp, int cta_group, std::uint32_t address, const 
   for (Cta* target : ctas) {
     auto& state = target->extension<CtaTensorMemory>();
     // It reads what it writes: who may write may read, too.
-    state.begin_write(*ticket, region, kWhat, own.warp(warp.index()).strand, kTensorShiftOrder, point);
+    state.begin_write(*ticket, region, kShiftName, own.warp(warp.index()).strand, kTensorShiftOrder, point);
     for (std::uint32_t column = region.first_column; column < region.end_column; ++column)
       state.memory().shift_initialised(at.lane / kTensorBlockLanes, column);
   }

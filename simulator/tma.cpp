@@ -12,7 +12,7 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kChunkBytes = 16;  // what a swizzle moves as one
+constexpr std::uint32_t kSwizzleChunkBytes = 16;  // what a swizzle moves as one
 
 void check(const TensorBox& box, std::uint32_t offset, bool is_store, const ProgramPoint& point) {
   const std::string wrong = check_box(box.map, box.coordinates, offset, is_store);
@@ -25,8 +25,9 @@ void check(const TensorBox& box, std::uint32_t offset, bool is_store, const Prog
 template <class Visit>
 void for_each_piece(const TensorMap& map, std::uint32_t shared, std::uint32_t bytes, Visit&& visit) {
   if (map.swizzle == CU_TENSOR_MAP_SWIZZLE_NONE && !map.padded) return visit(shared, 0u, bytes);
-  const std::uint32_t piece_bytes = map.padded ? 2 * map.element_bits : kChunkBytes;  // the rest is padding
-  for (std::uint32_t at = 0; at < bytes; at += kChunkBytes)
+  const std::uint32_t piece_bytes =
+      map.padded ? 2 * map.element_bits : kSwizzleChunkBytes;  // the rest is padding
+  for (std::uint32_t at = 0; at < bytes; at += kSwizzleChunkBytes)
     visit(swizzle_shared_address(map.swizzle, shared + at), at, piece_bytes);
 }
 
@@ -104,7 +105,7 @@ class TensorLoad final : public AsyncOperation {
   // A whole row, which padded types are inside the tensor or outside: each piece begins a chunk.
   void pad(const std::byte* from, std::byte* row_data) const {
     const std::uint32_t piece_bytes = 2 * box_.map.element_bits;
-    for (std::uint32_t at = 0; at < box_.map.box_row_bytes(); at += kChunkBytes, from += piece_bytes)
+    for (std::uint32_t at = 0; at < box_.map.box_row_bytes(); at += kSwizzleChunkBytes, from += piece_bytes)
       std::memcpy(row_data + at, from, piece_bytes);
   }
 
@@ -191,7 +192,7 @@ class TensorStore final : public AsyncOperation {
     const std::byte* row_data = data_.data();
     box_.for_each_row([&](const BoxRow& row) {
       if (const std::uint32_t bytes = stored_bytes(box_.map, row)) {
-        std::byte* to = memory.access(row.global_address, bytes, kChunkBytes, true, issue());
+        std::byte* to = memory.access(row.global_address, bytes, kSwizzleChunkBytes, true, issue());
         if (reduction_)
           reduce_elements(reduction_->op, reduction_->type, to, row_data, bytes);
         else

@@ -16,7 +16,7 @@
 namespace jfa::test {
 namespace {
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 constexpr std::size_t kKernels = 40;
 // (query tile, key tile, head) triples of a case, at most.
 constexpr std::int64_t kTiles = 16;
@@ -77,7 +77,7 @@ SuiteGradient gradient_of(const SuiteCase& c) {
   for (std::int64_t row = 0; row < rows; ++row) {
     if (owned[static_cast<std::size_t>(row)]) continue;
     std::fill_n(incoming.values.begin() + static_cast<std::ptrdiff_t>(incoming.index(row, 0, 0)), heads * dim,
-                kNaN);
+                kNotANumber);
   }
   return made;
 }
@@ -113,10 +113,10 @@ void check_isolation(Device& device, const SuiteGradient& made, const BackwardRe
   const auto shared_rows = [](const std::optional<Strides>& strides) { return strides && strides->row == 0; };
   const RunOptions& layouts = made.options.forward;
   if (!problem.broadcast_q && !shared_rows(layouts.query))
-    fill_rows(problem.query, longest->query_row, longest->query_rows, kNaN);
-  if (!shared_rows(layouts.key)) fill_rows(problem.key, longest->key_row, longest->key_rows, kNaN);
-  if (!shared_rows(layouts.value)) fill_rows(problem.value, longest->key_row, longest->key_rows, kNaN);
-  fill_rows(poisoned.problem.incoming.output, longest->output_row, longest->query_rows, kNaN);
+    fill_rows(problem.query, longest->query_row, longest->query_rows, kNotANumber);
+  if (!shared_rows(layouts.key)) fill_rows(problem.key, longest->key_row, longest->key_rows, kNotANumber);
+  if (!shared_rows(layouts.value)) fill_rows(problem.value, longest->key_row, longest->key_rows, kNotANumber);
+  fill_rows(poisoned.problem.incoming.output, longest->output_row, longest->query_rows, kNotANumber);
   const BackwardResult result = run_backward(device, poisoned.problem, poisoned.options);
   if (!ran_well(result)) return;
   for (const reference::Sequence& s : all) {

@@ -339,13 +339,15 @@ static void test_devices(jfa_device* device) {
   const uint8_t zeros[4] = {0, 0, 0, 0};
   uint8_t bytes[4] = {1, 2, 3, 4};
   CHECK(strcmp(jfa_device_name(device), "sim:sm_100a") == 0);
-  CHECK(strncmp(jfa_device_target(device), "sm_100", 6) == 0);
+  CHECK(strcmp(jfa_device_target(device), "compute_100f") == 0);
   CHECK(jfa_device_simulated(device) == 1);
   CHECK(jfa_device_name(NULL) == NULL && jfa_device_target(NULL) == NULL);
   CHECK_ERROR(jfa_device_open("toaster:0", &none), JFA_INVALID_ARGUMENT, "toaster:0");
   CHECK(none == NULL);
   CHECK_ERROR(jfa_device_open(NULL, &none), JFA_INVALID_ARGUMENT, "name is null");
   CHECK_ERROR(jfa_device_open("sim:sm_100a", NULL), JFA_INVALID_ARGUMENT, "device is null");
+  CHECK_ERROR(jfa_device_open("sim:\xff", &again), JFA_INVALID_ARGUMENT,
+              "device 'sim:?'"); /* messages are UTF-8 */
 
   CHECK(jfa_device_open("sim:sm_100a", &again) == JFA_OK); /* memory is the device's, not the handle's */
   CHECK(jfa_allocate(again, 4, &address) == JFA_OK);
@@ -360,6 +362,63 @@ static void test_devices(jfa_device* device) {
   CHECK(jfa_free(device, 0) == JFA_OK);
   CHECK_ERROR(jfa_free(device, address), JFA_DEVICE, "freeing");
   jfa_device_close(NULL);
+}
+
+/* What a callback heard. */
+typedef struct Heard {
+  int messages;
+  int calls; /* records of jfa_forward() */
+  int32_t most;
+  jfa_error replaced; /* what setting a callback within one returned */
+} Heard;
+
+static void hear(int32_t level, const char* message, void* user) {
+  Heard* heard = user;
+  ++heard->messages;
+  if (level > heard->most) heard->most = level;
+  if (strncmp(message, "jfa_verbose,1,exec,sim:sm_100a,forward,", 39) == 0) ++heard->calls;
+  heard->replaced = jfa_set_log_callback(NULL, NULL, 0);
+}
+
+static void test_log(jfa_device* device) {
+  const jfa_call call = make_call(device);
+  const jfa_tensor output = make_tensor(device, kQueries, poison);
+  Heard heard = {0, 0, 0, JFA_OK};
+  CHECK_ERROR(jfa_set_log_callback(hear, &heard, 0), JFA_INVALID_ARGUMENT, "level is 0: not one of 1");
+  CHECK_ERROR(jfa_set_log_callback(hear, &heard, 5), JFA_INVALID_ARGUMENT, "level is 5");
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK(heard.messages == 0);
+  CHECK(jfa_set_log_callback(hear, &heard, JFA_LOG_TRACE) == JFA_OK);
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK(heard.calls == 1 && heard.most == JFA_LOG_TRACE);
+  CHECK(heard.replaced == JFA_INVALID_ARGUMENT);
+  CHECK(jfa_set_log_callback(hear, &heard, JFA_LOG_INFO) == JFA_OK);
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK(jfa_set_log_callback(NULL, NULL, 0) == JFA_OK);
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK(heard.calls == 1);
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK);
+}
+
+static void test_cache_stats(void) {
+  struct {
+    jfa_cache_stats stats;
+    uint64_t unknown;
+  } later;
+  memset(&later, 0xff, sizeof later);
+  later.stats.struct_bytes = sizeof later;
+  CHECK(jfa_read_cache_stats(&later.stats) == JFA_OK);
+  CHECK(later.stats.struct_bytes == sizeof later); /* the caller's */
+  CHECK(later.unknown == 0);
+  /* Kernels were loaded, from wherever they were. */
+  CHECK(later.stats.memory_hits + later.stats.directory_hits + later.stats.compiles >= 3);
+  CHECK(later.stats.compile_failures == 0 && later.stats.misses == later.stats.compiles);
+  CHECK((later.stats.compile_ms > 0) == (later.stats.compiles > 0));
+  CHECK((later.stats.published_bytes > 0) == (later.stats.published > 0));
+  later.stats.struct_bytes = 136;
+  CHECK_ERROR(jfa_read_cache_stats(&later.stats), JFA_INVALID_ARGUMENT,
+              "jfa_cache_stats.struct_bytes is 136: its first version has 144 bytes");
+  CHECK_ERROR(jfa_read_cache_stats(NULL), JFA_INVALID_ARGUMENT, "stats is null");
 }
 
 int main(void) {
@@ -381,6 +440,8 @@ int main(void) {
   test_bad_calls(device);
   test_later_versions(device);
   test_reserved_fields(device);
+  test_log(device);
+  test_cache_stats();
   jfa_device_close(device);
   if (failures == 0) puts("all checks passed");
   return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

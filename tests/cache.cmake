@@ -25,6 +25,7 @@ if(TARGET jfa)
     LIBRARIES jfa_runtime jfa_cache jfa_generator nlohmann_json::nlohmann_json
     LABELS tools
     TIMEOUT 300)
-  target_compile_definitions(cache_command_test PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
+  target_compile_definitions(cache_command_test PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>"
+    JFA_SAMPLES="${PROJECT_SOURCE_DIR}/samples")
   add_dependencies(cache_command_test jfa)
 endif()

@@ -6,7 +6,6 @@
 #include <map>
 #include <random>
 #include <set>
-#include <stdexcept>
 
 #include "cache/bundle.h"
 #include "cache_support.h"
@@ -16,8 +15,6 @@ using namespace jfa::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-const CompileFunction kMustNotCompile = []() -> Result<KernelImage> { throw std::logic_error("compiled"); };
 
 std::vector<CompileRequest> some_requests(int count, int from = 0) {
   std::vector<CompileRequest> requests;
@@ -71,11 +68,6 @@ bool unharmed(const std::string& path, const std::vector<CompileRequest>& reques
     if ((*bundle)->find(request_key(request)).image == nullptr) return false;
   }
   return verify(**bundle).empty();
-}
-
-std::string flipped(std::string bytes, std::size_t bit) {
-  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
-  return bytes;
 }
 
 }  // namespace
@@ -172,6 +164,37 @@ TEST_CASE("merging: two compilers side by side, but not two images of one") {
   const Status status = merged({open_bundle(directory / "a"), open_bundle(directory / "c")});
   CHECK(status.kind() == ErrorKind::kInvalidArgument);
   CHECK(status.message().find("different images for request") != std::string::npos);
+}
+
+TEST_CASE("merging: one kernel that two versions of libzstd compressed is one kernel") {
+  const TemporaryDirectory directory;
+  const CompileRequest request = make_request("kernel");
+  REQUIRE(write_bundle(directory / "ours", {request}).ok());
+  const auto ours = open_bundle(directory / "ours");
+  const Entry entry = decode_entry(ours->read(ours->rows()[0]).value()).value();
+  // The same entry with its PTX as it is.
+  std::string bytes = ours->read(ours->rows()[0]).value();
+  const std::size_t ptx = bytes.rfind("\x28\xb5\x2f\xfd");
+  const std::string frame = raw_frame(entry.image.ptx);
+  REQUIRE(frame != bytes.substr(ptx, bytes.size() - Digest::kBytes - ptx));
+  bytes.resize(ptx);
+  bytes += frame;
+  bytes[24] = static_cast<char>(frame.size());
+  bytes += sha256(bytes).view();
+  BundleRow row = ours->rows()[0];
+  row.bytes = bytes.size();
+  row.checksum = entry_checksum(bytes);
+  REQUIRE(write_bundle_with(directory / "theirs", [&](BundleWriter& writer) {
+            return writer.add(row, bytes);
+          }).ok());
+  const auto theirs = open_bundle(directory / "theirs");
+  REQUIRE(verify(*theirs).empty());
+  for (const auto& both : {std::vector{ours, theirs}, {theirs, ours}}) {
+    REQUIRE(write_bundle_with(directory / "both", [&](BundleWriter& writer) {
+              return merge_bundles(both, writer);
+            }).ok());
+    CHECK(read_bytes(directory / "both") == read_bytes(both[0]->path()));
+  }
 }
 
 TEST_CASE("an append that fails ends the writing, with its error") {
@@ -298,8 +321,8 @@ TEST_CASE("what is wrong with a bundle is said in words") {
     return Bundle::open(posix_file_system(), path).status().message();
   };
   std::string newer = bytes;
-  newer[8] = 2;
-  CHECK(complaint(newer) == "bundle " + path + ": format version 2, this library reads 1");
+  newer[8] = 3;
+  CHECK(complaint(newer) == "bundle " + path + ": format version 3, this library reads 2");
   CHECK(complaint("short") == "bundle " + path + ": too short for a bundle");
   CHECK(complaint(bytes.substr(0, bytes.size() - 1)).find("truncated") != std::string::npos);
   CHECK(complaint(std::string(200, 'x')).find("wrong magic") != std::string::npos);

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cache/entry.h"
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "jfa/version.h"
@@ -35,8 +36,8 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 std::vector<std::string> entries_of(const std::string& directory) {
   std::vector<std::string> paths;
-  if (!fs::exists(directory + "/v1")) return paths;
-  for (const auto& entry : fs::recursive_directory_iterator(directory + "/v1")) {
+  if (!fs::exists(directory + "/v2")) return paths;
+  for (const auto& entry : fs::recursive_directory_iterator(directory + "/v2")) {
     if (entry.is_regular_file()) paths.push_back(entry.path());
   }
   return paths;
@@ -123,6 +124,65 @@ TEST_CASE("without NVRTC a bundle serves every kernel in it: zero compiles") {
   ::unsetenv("JFA_NVRTC");
   CHECK(cache.stats().bundle_hits == 2);
   CHECK(cache.stats().compiles == 0);
+}
+
+TEST_CASE("a simulated device takes a bundle of its own target's kernels, and names it where it has none") {
+  const TemporaryDirectory directory;
+  const std::string sentences = JFA_SAMPLES "/sentences.safetensors";
+  const auto run = [&](const std::string& bundles) {
+    return jfa_command({"run", sentences, "--device", "sim:sm_90a"},
+                       {"JFA_NVRTC=" + directory.path().string(), "JFA_CACHE=off", "JFA_COMPILE=never",
+                        "JFA_BUNDLES=" + bundles});
+  };
+  const std::vector<std::string> precompile{"precompile",        "--head-dim",  "32",
+                                            "--target",          "compute_90a", "--cache-dir",
+                                            directory / "cache", "-o",          directory / "simulated.jfab"};
+  REQUIRE(jfa_command(precompile).exit_code == 0);
+  const CommandResult served = run(directory / "simulated.jfab");
+  CAPTURE(served.error);
+  CHECK(served.exit_code == 0);
+  const json list =
+      json::parse(jfa_command({"bundle", "list", directory / "simulated.jfab", "--json"}).output);
+  CHECK(list.at(0).at("target") == "compute_90a");
+  const CommandResult refused = run("");
+  CHECK(refused.exit_code == 2);
+  CHECK(has(refused.error, "no cached kernel for 'forward-bf16-d32-compute_90a' (target compute_90a"));
+  CHECK(has(refused.error, "make it with: jfa precompile --target compute_90a --pass forward --head-dim 32"));
+}
+
+TEST_CASE("line information of machine code: asked for by option or variable, under a key of its own") {
+  const TemporaryDirectory directory;
+  const std::string cache = "JFA_CACHE_DIR=" + (directory / "cache");
+  const auto emit = [&](std::vector<std::string> more, std::vector<std::string> environment) {
+    std::vector<std::string> arguments{"emit", "--head-dim", "16", "--target", "sm_90a", "--format", "cubin"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    environment.push_back(cache);
+    return jfa_command(arguments, environment);
+  };
+  const CommandResult plain = emit({}, {});
+  const CommandResult asked = emit({"--line-info"}, {});
+  CAPTURE(asked.error);
+  CHECK(asked.exit_code == 0);
+  CHECK_FALSE(has(plain.output, ".debug_line"));
+  CHECK(has(asked.output, ".debug_line"));
+  CHECK(has(asked.output, "forward-bf16-d16-sm_90a.cu"));
+  CHECK(entries_of(directory / "cache").size() == 2);
+  // The second is there already, for the variable too.
+  CHECK(emit({}, {"JFA_LINE_INFO=1", "JFA_COMPILE=never"}).output == asked.output);
+  CHECK(emit({"--dtype", "fp16", "--line-info"}, {"JFA_COMPILE=never"}).error.find(" --line-info\n") !=
+        std::string::npos);
+  const CommandResult wrong = emit({}, {"JFA_LINE_INFO=yes"});
+  CHECK(wrong.exit_code == 2);
+  CHECK(has(wrong.error, "JFA_LINE_INFO is 'yes', neither 0 nor 1"));
+  // An `a` target's PTX would serve nobody: it is in no entry, and can be had all the same.
+  CHECK(decode_entry(read_text(entries_of(directory / "cache").front())).value().image.ptx.empty());
+  CHECK(
+      has(jfa_command({"emit", "--head-dim", "16", "--target", "sm_90a", "--format", "ptx"}, {cache}).output,
+          ".target sm_90a"));
+  const CommandResult no_machine_code =
+      jfa_command({"emit", "--head-dim", "16", "--target", "compute_90a", "--format", "cubin"}, {cache});
+  CHECK(no_machine_code.exit_code == 2);
+  CHECK(has(no_machine_code.error, "target 'compute_90a' is virtual and has PTX only"));
 }
 
 TEST_CASE("JFA_COMPILE=never prints the command that makes the kernel, and that command does") {
@@ -307,7 +367,7 @@ TEST_CASE("trim keeps the kernel that a process has just used, and explaining on
     return std::int64_t{-1};
   };
   CHECK(jfa_command({"cache", "explain", "--head-dim", "16", "--cache-dir", cache}).exit_code == 0);
-  CHECK(jfa_command({"emit", "--head-dim", "16", "--window", "0", "--format", "ptx"},
+  CHECK(jfa_command({"emit", "--head-dim", "16", "--window", "0", "--format", "cubin"},
                     {"JFA_CACHE_DIR=" + cache})
             .exit_code == 0);
   CHECK(seconds_ago("forward-bf16-d16-sm_100f") >= 600);

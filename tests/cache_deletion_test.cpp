@@ -48,7 +48,7 @@ struct Process {
 void remove_folders_of_entries(const std::string& directory) {
   std::vector<fs::path> folders;
   std::error_code error;
-  for (const auto& folder : fs::directory_iterator(directory + "/v1", error)) folders.push_back(folder);
+  for (const auto& folder : fs::directory_iterator(directory + "/v2", error)) folders.push_back(folder);
   for (const fs::path& folder : folders) fs::remove_all(folder);
 }
 
@@ -58,11 +58,11 @@ struct Deletion {
 };
 std::vector<Deletion> deletions() {
   std::vector<Deletion> all;
-  for (const char* part : {"", "/tmp", "/locks", "/damaged", "/usage", "/v1", "/CACHEDIR.TAG"})
+  for (const char* part : {"", "/tmp", "/locks", "/damaged", "/usage", "/v2", "/CACHEDIR.TAG"})
     all.push_back({part, [part](const std::string& directory) { fs::remove_all(directory + part); }});
-  all.push_back({"/v1/*", remove_folders_of_entries});
-  all.push_back({"/v1 and /CACHEDIR.TAG", [](const std::string& directory) {
-                   fs::remove_all(directory + "/v1");
+  all.push_back({"/v2/*", remove_folders_of_entries});
+  all.push_back({"/v2 and /CACHEDIR.TAG", [](const std::string& directory) {
+                   fs::remove_all(directory + "/v2");
                    fs::remove_all(directory + "/CACHEDIR.TAG");
                  }});
   all.push_back({"/*", [](const std::string& directory) {

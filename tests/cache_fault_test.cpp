@@ -139,7 +139,7 @@ TEST_CASE("bug-pool 81: a directory that cannot be written costs one warning and
   REQUIRE(cache.lines.size() == 1);
   CHECK(cache.lines[0].find("new kernels are kept in memory only") != std::string::npos);
   CHECK(cache.stats.publish_failures >= 1);
-  CHECK(files_below(directory / "v1").empty());
+  CHECK(files_below(directory / "v2").empty());
   CHECK(files_below(directory / "tmp").empty());
   count_faults("a directory that cannot be written", 5);
 }
@@ -151,7 +151,7 @@ TEST_CASE("bug-pool 81: no home, a relative home and the root as home [cpu]") {
         [&](const char* name) { return std::string(name) == "HOME" ? home : nullptr; });
     REQUIRE(options.ok());
     std::vector<std::string> lines;
-    options->log = [&](const std::string& line) { lines.push_back(line); };
+    options->log.write = [&](LogLevel, const std::string& line) { lines.push_back(line); };
     KernelCache cache(*options);
     const CompileRequest request = make_request("kernel");
     CHECK(cache.get_or_compile(request, [&] { return make_image(request); }).ok());
@@ -169,7 +169,7 @@ TEST_CASE("a full disk: old entries make room, once") {
   const TemporaryDirectory directory;
   Watched cache(directory.path(), std::make_shared<FaultyFileSystem>());
   REQUIRE(cache.compile(5) == 5);
-  for (const std::string& path : files_below(directory / "v1")) set_age(path, 600);
+  for (const std::string& path : files_below(directory / "v2")) set_age(path, 600);
   auto& files = static_cast<FaultyFileSystem&>(*cache.options.file_system);
   bool full = true;
   files.before = [&](Step step, const std::string& path) {
@@ -268,10 +268,10 @@ TEST_CASE("entries cut at every boundary of the format are made anew") {
   fill(directory.path(), request);
   const std::string path = stored_path(directory.path(), request);
   const std::string whole = read_bytes(path);
-  const std::size_t metadata_end = whole.find(
-      "\x7f"
-      "ELF");
-  const std::size_t ptx = whole.find("// PTX");
+  const std::string frame = "\x28\xb5\x2f\xfd";
+  const std::size_t metadata_end = whole.find(frame);
+  const std::size_t ptx = whole.find(frame, metadata_end + 1);
+  REQUIRE(ptx < whole.size());
   std::uint64_t faults = 0;
   for (const std::size_t boundary :
        {std::size_t{0}, std::size_t{8}, std::size_t{12}, std::size_t{16}, std::size_t{24}, std::size_t{32},
@@ -317,7 +317,7 @@ TEST_CASE("a root that is a symbolic link of ours is followed") {
   fs::permissions(directory / "elsewhere", fs::perms::owner_all);
   fs::create_directory_symlink(directory / "elsewhere", directory / "link");
   fill(directory / "link", make_request("kernel"));
-  CHECK(files_below(directory / "elsewhere/v1").size() == 1);
+  CHECK(files_below(directory / "elsewhere/v2").size() == 1);
 }
 
 TEST_CASE("a foreign owner or a mode that lets others write: not used, not touched, one warning") {
@@ -453,7 +453,7 @@ TEST_CASE("a file system without locks") {
       return step == Step::kLock ? error_of(number) : std::error_code();
     };
     CHECK(use_cache(directory.path(), files) == 0);
-    CHECK(files_below(directory / "v1").size() == 2);
+    CHECK(files_below(directory / "v2").size() == 2);
     check_sound(directory.path());
   }
   count_faults("no locks", 4);
@@ -479,14 +479,14 @@ TEST_CASE("other format versions and foreign files are neither read nor touched"
   fill(directory.path(), request);
   const std::string path = stored_path(directory.path(), request);
   std::vector<std::string> foreign;
-  for (const char* version : {"v0", "v2"}) {
+  for (const char* version : {"v0", "v3"}) {
     std::string other = path;
-    foreign.push_back(other.replace(other.find("/v1/") + 1, 2, version));
+    foreign.push_back(other.replace(other.find("/v2/") + 1, 2, version));
   }
   const std::string folder = fs::path(path).parent_path();
   foreign.insert(foreign.end(), {folder + "/notes.txt", folder + "/" + std::string(62, 'a') + ".entry",
                                  folder + "/" + std::string(62, 'A') + "-" + std::string(16, 'b') + ".entry",
-                                 directory / "tmp/notes", directory / "damaged/notes", directory / "v1/notes",
+                                 directory / "tmp/notes", directory / "damaged/notes", directory / "v2/notes",
                                  directory / "notes"});
   for (const std::string& file : foreign) {
     write_bytes(file, "not ours");
@@ -501,6 +501,33 @@ TEST_CASE("other format versions and foreign files are neither read nor touched"
   CHECK(clear(entries).removed == 1);
   CHECK(stored_entries(entries).empty());
   for (const std::string& file : foreign) CHECK(read_bytes(file) == "not ours");
+}
+
+TEST_CASE("entries of an earlier format: misses, swept when nobody has used them for a month, cleared") {
+  const TemporaryDirectory directory;
+  const CompileRequest request = make_request("kernel");
+  fill(directory.path(), request);
+  const std::string path = stored_path(directory.path(), request);
+  std::string earlier = path;
+  earlier.replace(earlier.find("/v2/") + 1, 2, "v1");
+  write_bytes(earlier, "an entry of then");
+  fs::remove(path);
+  Watched cache(directory.path());
+  KernelCache opened(cache.options);
+  CHECK(made_from(*opened.get_or_compile(request, [&] { return make_image(request); }).value(), request));
+  CHECK(opened.stats().damaged == 0);
+  CHECK(cache.lines.empty());
+
+  EntryDirectory entries(posix_file_system(), directory.path(), EntryDirectory::Access::kPrivate);
+  set_age(earlier, 29 * 86400);
+  CHECK(trim(entries, trim_policy(0)).swept == 0);
+  CHECK(fs::exists(earlier));
+  set_age(earlier, 31 * 86400);
+  CHECK(trim(entries, trim_policy(0)).swept == 1);
+  CHECK_FALSE(fs::exists(earlier));
+  write_bytes(earlier, "another");
+  CHECK(clear(entries).removed == 2);
+  CHECK_FALSE(fs::exists(earlier));
 }
 
 TEST_CASE("a directory stays under its cap, and the least recently used entries go") {
@@ -538,8 +565,8 @@ TEST_CASE("many short processes, each with one new entry, stay under the cap too
               .ok());
     set_age(stored_path(directory.path(), request), 3600 - i);  // older than a minute
   }
-  CHECK(files_below(directory / "v1").size() <= 5);
-  CHECK(files_below(directory / "v1").size() >= 4);
+  CHECK(files_below(directory / "v2").size() <= 5);
+  CHECK(files_below(directory / "v2").size() >= 4);
 }
 
 TEST_CASE("two trimmers: the second one leaves the work to the first") {

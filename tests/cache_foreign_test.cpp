@@ -18,10 +18,6 @@ const std::string kUnique = "1234-0123456789abcdef";
 const std::string kHex = std::string(64, 'a');
 const std::string kKey = kHex + "-" + std::string(16, 'b');
 
-EntryDirectory open_directory(const std::string& directory) {
-  return EntryDirectory(posix_file_system(), directory, EntryDirectory::Access::kPrivate);
-}
-
 void make_private(const std::string& directory) {
   fs::create_directories(directory);
   fs::permissions(directory, fs::perms::owner_all);
@@ -47,8 +43,8 @@ TEST_CASE("a directory of somebody else is not taken for a cache: refused by nam
       file("damaged/x.entry.txt"),
       file("locks/mine.lock"),
       file("usage", "x"),
-      file("v1/notes"),
-      file("v2/api.json"),
+      file("v2/notes"),
+      file("v3/api.json"),
       file("tmp", "a file"),
       file("CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n# This file is cargo's.\n"),
       file("CACHEDIR.TAG", "not even a tag"),
@@ -71,8 +67,7 @@ TEST_CASE("a directory of somebody else is not taken for a cache: refused by nam
     Watched cache(directory);
     CHECK(cache.compile(3) == 3);
     REQUIRE(cache.lines.size() == 1);
-    CHECK(cache.lines[0] ==
-          "jfa: no cache directory: " + status.message() + "; kernels are kept in memory only");
+    CHECK(cache.lines[0] == "no cache directory: " + status.message() + "; kernels are kept in memory only");
     CHECK(files_below(directory) == before);
     CHECK(std::distance(fs::recursive_directory_iterator(directory), {}) == names);
   }
@@ -92,16 +87,16 @@ TEST_CASE("caches are known: new, empty, marked by any version, and what deletio
       {"empty", [](const std::string&) {}},
       {"a new file system",
        [](const std::string& directory) { fs::create_directory(directory + "/lost+found"); }},
-      {"a copied v1",
+      {"a copied v2",
        [&](const std::string& directory) {
          fill(directory + "/other", request);
-         fs::rename(directory + "/other/v1", directory + "/v1");
+         fs::rename(directory + "/other/v2", directory + "/v2");
          fs::remove_all(directory + "/other");
        }},
       {"marked, with files of other versions and of people",
        [&](const std::string& directory) {
          fill(directory, request);
-         write_bytes(directory + "/v2/index", "x");
+         write_bytes(directory + "/v1/index", "x");
          write_bytes(directory + "/notes", "x");
        }},
       {"no tag",
@@ -128,7 +123,7 @@ TEST_CASE("caches are known: new, empty, marked by any version, and what deletio
       {"working files alone",
        [&](const std::string& directory) {
          fill(directory, request);
-         fs::remove_all(directory + "/v1");
+         fs::remove_all(directory + "/v2");
          fs::remove(directory + "/CACHEDIR.TAG");
          write_bytes(directory + "/tmp/" + kUnique + ".tmp", "x");
          write_bytes(directory + "/locks/" + kKey + ".lock", "");
@@ -208,10 +203,10 @@ TEST_CASE("clearing and trimming remove whole names of ours, and nothing that is
                                      "locks/mine.lock",
                                      "locks/" + kKey + ".lock.txt",
                                      "locks/x" + kKey + ".lock",
-                                     "v1/aa/" + entry + ".txt",
-                                     "v1/aa/x" + entry,
-                                     "v1/AA/" + entry,
-                                     "v1/aaa/" + entry,
+                                     "v2/aa/" + entry + ".txt",
+                                     "v2/aa/x" + entry,
+                                     "v2/AA/" + entry,
+                                     "v2/aaa/" + entry,
                                      "notes"};
   for (const auto* names : {&ours, static_cast<const std::vector<std::string>*>(&theirs)}) {
     for (const std::string& name : *names) {
@@ -267,8 +262,8 @@ TEST_CASE("folders of a cache that are symbolic links are not followed by housek
   CHECK(files_below(theirs) == before);
 }
 
-TEST_CASE("a symbolic link in the place of v1 or tmp leads to nobody's files") {
-  for (const char* linked : {"/v1", "/tmp"}) {
+TEST_CASE("a symbolic link in the place of v2 or tmp leads to nobody's files") {
+  for (const char* linked : {"/v2", "/tmp"}) {
     CAPTURE(linked);
     const TemporaryDirectory parent;
     const std::string ours = parent / "ours", theirs = parent / "theirs";

@@ -16,12 +16,6 @@ using namespace jfa;
 using namespace jfa::test;
 namespace fs = std::filesystem;
 
-namespace {
-
-const CompileFunction kMustNotCompile = []() -> Result<KernelImage> { throw std::logic_error("compiled"); };
-
-}  // namespace
-
 TEST_CASE("compile once, then memory, then another cache finds it on disk") {
   const TemporaryDirectory directory;
   const CompileRequest request = make_request("kernel");
@@ -51,7 +45,7 @@ TEST_CASE("the directory is 0700, entries 0600, and nothing is left behind") {
   const mode_t old_mask = ::umask(0);
   fill(directory, make_request("kernel"));
   ::umask(old_mask);
-  for (const char* name : {"", "/v1", "/locks", "/tmp", "/damaged"}) {
+  for (const char* name : {"", "/v2", "/locks", "/tmp", "/damaged"}) {
     struct stat status;
     REQUIRE(::stat((directory + name).c_str(), &status) == 0);
     CHECK((status.st_mode & 07777) == 0700);
@@ -129,6 +123,7 @@ TEST_CASE(
     const auto empty = cache.get_or_compile(request, [&]() -> Result<KernelImage> {
       KernelImage image = make_image(request);
       image.cubin.clear();
+      image.ptx.clear();
       return image;
     });
     CHECK(empty.status().kind() == ErrorKind::kCompile);
@@ -147,7 +142,7 @@ TEST_CASE(
     });
     CHECK(other.status().message().find("'sm_90a' instead of 'sm_100f'") != std::string::npos);
   }
-  CHECK(files_below(directory / "v1").empty());
+  CHECK(files_below(directory / "v2").empty());
   std::atomic<int> compiles{0};
   CHECK(cache.get_or_compile(request, counting(request, compiles)).ok());
   CHECK(compiles == 1);
@@ -225,7 +220,7 @@ TEST_CASE("bug-pool 68: another compiler misses, both entries stay, and going ba
     CHECK(cache.get_or_compile(request, [&] { return make_image(request, "build-id:y"); }).ok());
     CHECK(cache.stats().compiles == 1);
   }
-  CHECK(files_below(directory / "v1").size() == 2);
+  CHECK(files_below(directory / "v2").size() == 2);
   options.compiler = "build-id:x";
   KernelCache back(options);
   CHECK(back.get_or_compile(request, kMustNotCompile).value()->compiler == "build-id:x");
@@ -247,7 +242,7 @@ TEST_CASE("bug-pool 67: one source for two targets is two entries, each served f
   second.target = "sm_103a";
   fill(directory.path(), first);
   fill(directory.path(), second);
-  CHECK(files_below(directory / "v1").size() == 2);
+  CHECK(files_below(directory / "v2").size() == 2);
   KernelCache cache(quiet_options(directory.path()));
   CHECK(cache.get_or_compile(first, kMustNotCompile).value()->target == "sm_100f");
   CHECK(cache.get_or_compile(second, kMustNotCompile).value()->target == "sm_103a");
@@ -332,7 +327,7 @@ TEST_CASE("a compilation over the limit is logged while it runs and when it ends
   std::vector<std::string> lines;
   CacheOptions options = quiet_options(directory.path());
   options.slow_compile_ms = 20;
-  options.log = [&](const std::string& line) {
+  options.log.write = [&](LogLevel, const std::string& line) {
     const std::lock_guard lock(mutex);
     lines.push_back(line);
   };
@@ -350,8 +345,8 @@ TEST_CASE("a compilation over the limit is logged while it runs and when it ends
                             })
             .ok());
   REQUIRE(lines.size() == 2);
-  CHECK(lines[0].starts_with("jfa: still compiling forward-slow after 0.0 s"));
-  CHECK(lines[1].starts_with("jfa: compiled forward-slow in "));
+  CHECK(lines[0].starts_with("still compiling forward-slow after 0.0 s"));
+  CHECK(lines[1].starts_with("compiled forward-slow in "));
   CHECK(lines[1].ends_with("cached in " + directory.path()));
   lines.clear();
   options.slow_compile_ms = std::numeric_limits<std::int64_t>::max();  // never
@@ -399,7 +394,7 @@ TEST_CASE("prepare() compiles in the background, once, and a call joins it") {
     }
   }
   CHECK(compiles == 21);
-  CHECK(files_below(directory / "v1").size() == 21);
+  CHECK(files_below(directory / "v2").size() == 21);
 }
 
 TEST_CASE("a discarded image is forgotten everywhere and made anew") {
@@ -416,7 +411,7 @@ TEST_CASE("a discarded image is forgotten everywhere and made anew") {
   std::atomic<int> compiles{0};
   CHECK(cache.get_or_compile(request, counting(request, compiles)).ok());
   CHECK(compiles == 1);
-  CHECK(files_below(parent / "own/v1").size() == 1);
+  CHECK(files_below(parent / "own/v2").size() == 1);
 }
 
 TEST_CASE("a refused image does not hide another compiler's beside it") {
@@ -453,11 +448,73 @@ TEST_CASE("images in memory are bounded, least recently used out first") {
   CHECK(compiles == 7);
 }
 
+TEST_CASE(
+    "who wants records gets one of every step, and of a miss what stored kernels of the name differ in") {
+  const TemporaryDirectory directory;
+  std::vector<std::string> lines;
+  std::string miss;
+  CacheOptions options = quiet_options(directory.path());
+  options.log.write = [&](LogLevel level, const std::string& line) {
+    CHECK(level == LogLevel::kInfo);
+    lines.push_back(line);
+  };
+  options.log.wants = [](LogLevel level) { return level <= LogLevel::kInfo; };
+  options.on_event = [&](const CacheEvent& event) {
+    if (event.kind == CacheEvent::Kind::kMiss) miss = event.detail;
+  };
+  const CompileRequest request = make_request("kernel");
+  const auto get = [&] {
+    KernelCache cache(options);
+    CHECK(cache.get_or_compile(request, [&] { return make_image(request, options.compiler); }).ok());
+    return cache.stats();
+  };
+  const CacheStats stats = get();
+  const std::string kernel = ",forward-test," + request_key(request).hex().substr(0, 16) + ",";
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == "jfa_verbose,1,cache,miss" + kernel + ",," + directory.path() + ": not there");
+  CHECK(lines[1] == "jfa_verbose,1,cache,compile start" + kernel + ",,");
+  CHECK(lines[2].starts_with("jfa_verbose,1,cache,compile end" + kernel));
+  CHECK(lines[3] == "jfa_verbose,1,cache,publish" + kernel + "," + only_entry(directory.path()) + ",");
+  CHECK(stats.published_bytes == fs::file_size(only_entry(directory.path())));
+
+  lines.clear();
+  get();
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] == "jfa_verbose,1,cache,hit" + kernel + "," + only_entry(directory.path()) + ",");
+
+  lines.clear();
+  options.compiler = "build-id:new";
+  get();
+  REQUIRE(!lines.empty());
+  CHECK(lines[0].find(" differs in compiler: " + kCompiler + " -> build-id:new") != std::string::npos);
+  CHECK(miss.find(" differs in compiler: ") != std::string::npos);
+
+  // Reasons cost a look at every entry: nobody pays for what nobody hears.
+  options.compiler = "build-id:newer";
+  options.log = {};
+  get();
+  CHECK(miss.empty());
+
+  // Many kernels of one name, each with an option of its own.
+  options = quiet_options(directory / "many");
+  for (int i = 0; i < 20; ++i) {
+    CompileRequest other = request;
+    other.options.push_back("-DN=" + std::to_string(i));
+    fill(directory / "many", other);
+  }
+  options.log = {[&](LogLevel, const std::string& line) { lines.push_back(line); },
+                 [](LogLevel) { return true; }};
+  lines.clear();
+  get();
+  REQUIRE(!lines.empty());
+  CHECK(lines[0].ends_with("; and 5 more"));
+}
+
 TEST_CASE("an image by another compiler than expected is used, and stored under its own") {
   const TemporaryDirectory directory;
   std::vector<std::string> lines;
   CacheOptions options = quiet_options(directory.path());
-  options.log = [&](const std::string& line) { lines.push_back(line); };
+  options.log.write = [&](LogLevel, const std::string& line) { lines.push_back(line); };
   const CompileRequest request = make_request("kernel");
   CHECK(
       KernelCache(options).get_or_compile(request, [&] { return make_image(request, "build-id:new"); }).ok());

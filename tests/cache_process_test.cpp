@@ -91,7 +91,7 @@ TEST_CASE("8 processes of 32 threads, cold: one compilation a key") {
   gate.release();
   CHECK(wrong_exits(processes) == 0);
   CHECK(marks_in(directory / "marks") == kKeys);
-  CHECK(files_below(directory / "cache/v1").size() == kKeys);
+  CHECK(files_below(directory / "cache/v2").size() == kKeys);
   count_faults("cold starts of 8 processes x 32 threads", 1);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("bug-pool 72: 16 processes, 8 kernels, 50 cold rounds [cpu]") {
     gate.release();
     wrong += wrong_exits(processes);
     CHECK(marks_in(directory / "marks") == 8);
-    CHECK(files_below(directory / "cache/v1").size() == 8);
+    CHECK(files_below(directory / "cache/v2").size() == 8);
     CHECK(files_below(directory / "cache/tmp").empty());
     CHECK(files_below(directory / "cache/locks").empty());
     EntryDirectory entries(posix_file_system(), directory / "cache", EntryDirectory::Access::kPrivate);
@@ -200,7 +200,7 @@ TEST_CASE("a holder that never lets go is waited for so long, then named, and th
   CacheOptions options = quiet_options(directory / "cache");
   options.lock_wait_ms = 200;
   options.slow_compile_ms = 20;
-  options.log = [&](const std::string& line) { lines.push_back(line); };
+  options.log.write = [&](LogLevel, const std::string& line) { lines.push_back(line); };
   KernelCache cache(options);
   const auto image = cache.get_or_compile(request, [&] { return make_image(request); });
   REQUIRE(image.ok());

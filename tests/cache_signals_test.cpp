@@ -55,31 +55,10 @@ TEST_CASE("under a limit of file sizes a kernel stays in memory, with one line a
                                                                                                          : 4;
     }));
     CHECK(status == 0);
-    for (const char* folder : {"cache/v1", "cache/tmp", "cache/locks"})
+    for (const char* folder : {"cache/v2", "cache/tmp", "cache/locks"})
       CHECK(files_below(directory / folder).empty());
   }
   count_faults("a limit of file sizes", 6);
-}
-
-TEST_CASE("a warning to a closed pipe or a full log file ends no process") {
-  for (const bool pipe_closed : {true, false}) {
-    const TemporaryDirectory directory;
-    write_bytes(directory / "log", std::string(100, 'x'));
-    const int status = wait_for(start_process([&] {
-      int ends[2];
-      if (::pipe(ends) != 0) return 2;
-      ::close(ends[0]);
-      const int log = pipe_closed ? ends[1] : ::open((directory / "log").c_str(), O_WRONLY | O_APPEND);
-      if (::dup2(log, STDERR_FILENO) < 0 || !limit_files_to(100)) return 3;
-      CacheOptions options = quiet_options("");
-      options.log = nullptr;
-      options.no_directory_reason = "of this test";
-      KernelCache cache(options);
-      const CompileRequest request = make_request("kernel");
-      return cache.get_or_compile(request, [&] { return make_image(request); }).ok() ? 0 : 4;
-    }));
-    CHECK(status == 0);
-  }
 }
 
 TEST_CASE("the host's own signals stay as they were: handler, mask, and what was pending") {

@@ -13,10 +13,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-EntryDirectory open_directory(const std::string& directory) {
-  return EntryDirectory(posix_file_system(), directory, EntryDirectory::Access::kPrivate);
-}
-
 // Counts how often a stamp is written.
 std::shared_ptr<FaultyFileSystem> counting_stamps(int& stamps) {
   const auto files = std::make_shared<FaultyFileSystem>();

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 
 #include "cache/bundle.h"
@@ -44,6 +45,23 @@ CompileRequest make_request(const std::string& source, const std::string& name) 
   return request;
 }
 
+std::string noise(std::size_t bytes) {
+  std::mt19937 random(1);
+  std::string text(bytes, '\0');
+  for (char& byte : text) byte = static_cast<char>(random());
+  return text;
+}
+
+std::string raw_frame(const std::string& content) {
+  std::string frame = "\x28\xb5\x2f\xfd\xa0";  // magic; one segment, its size in four bytes
+  const auto append = [&](std::size_t value, int count) {
+    for (int i = 0; i < count; ++i) frame += static_cast<char>(value >> (8 * i));
+  };
+  append(content.size(), 4);
+  append(content.size() << 3 | 1, 3);  // a raw block, the last one
+  return frame + content;
+}
+
 KernelImage make_image(const CompileRequest& request, const std::string& compiler,
                        std::size_t padding_bytes) {
   KernelImage image;
@@ -54,7 +72,7 @@ KernelImage make_image(const CompileRequest& request, const std::string& compile
   image.cubin =
       "\x7f"
       "ELF of " +
-      request.source + std::string(padding_bytes, '\xa5');
+      request.source + noise(padding_bytes);
   image.ptx = "// PTX of " + request.source;
   image.facts["forward"] = {168, 0, 0, 1024, 16};
   return image;
@@ -71,7 +89,6 @@ CacheOptions quiet_options(const std::string& directory, std::shared_ptr<FileSys
   options.directory = directory;
   options.compiler = kCompiler;
   options.file_system = std::move(files);
-  options.log = [](const std::string&) {};
   return options;
 }
 
@@ -136,9 +153,18 @@ std::int64_t stamp_age_s(const std::string& path) {
   return files->now_s() - info.modified_s;
 }
 
+std::string flipped(std::string bytes, std::size_t bit) {
+  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+  return bytes;
+}
+
+EntryDirectory open_directory(const std::string& directory) {
+  return EntryDirectory(posix_file_system(), directory, EntryDirectory::Access::kPrivate);
+}
+
 Watched::Watched(const std::string& directory, std::shared_ptr<FileSystem> files)
     : options(quiet_options(directory, std::move(files))) {
-  options.log = [this](const std::string& line) { lines.push_back(line); };
+  options.log.write = [this](LogLevel, const std::string& line) { lines.push_back(line); };
 }
 
 int Watched::compile(int count, int from) {
@@ -178,7 +204,7 @@ std::vector<std::string> files_below(const std::string& directory) {
 }
 
 std::string only_entry(const std::string& directory) {
-  const auto paths = files_below(directory + "/v1");
+  const auto paths = files_below(directory + "/v2");
   if (paths.size() != 1) throw std::runtime_error(std::to_string(paths.size()) + " entries in " + directory);
   return paths.front();
 }

@@ -6,10 +6,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "cache/bundle.h"
+#include "cache/entry_directory.h"
 #include "cache/file_system.h"
 #include "cache/kernel_cache.h"
 
@@ -31,17 +33,26 @@ class TemporaryDirectory {
 
 inline const std::string kCompiler = "build-id:0123abcd";
 
+/// Bytes that do not compress, the same every time.
+std::string noise(std::size_t bytes);
+/// A frame of Zstandard that holds up to 128 KiB as they are: another one than ours makes.
+std::string raw_frame(const std::string& content);
+
 CompileRequest make_request(const std::string& source, const std::string& name = "forward-test");
 /// The image that the counting compiler makes of a request: its cubin says which source it came from.
 KernelImage make_image(const CompileRequest& request, const std::string& compiler = kCompiler,
                        std::size_t padding_bytes = 0);
 bool made_from(const KernelImage& image, const CompileRequest& request);
 
-/// Options that say nothing on stderr.
+/// Options for `directory`, with kCompiler.
 CacheOptions quiet_options(const std::string& directory, std::shared_ptr<FileSystem> files = nullptr);
 
 /// A compile function that makes make_image(request) and counts.
 CompileFunction counting(const CompileRequest& request, std::atomic<int>& compiles);
+/// One that throws.
+inline const CompileFunction kMustNotCompile = []() -> Result<KernelImage> {
+  throw std::logic_error("compiled");
+};
 
 /// The bundle of what `fill` adds, as a file.
 Status write_bundle_with(const std::string& path, const std::function<Status(BundleWriter&)>& fill);
@@ -56,6 +67,8 @@ void fill_bundle(const std::string& path, const std::vector<CompileRequest>& req
 /// Has a file last been written `age_s` ago.
 void set_age(const std::string& path, std::int64_t age_s);
 std::int64_t stamp_age_s(const std::string& path);
+std::string flipped(std::string bytes, std::size_t bit);
+EntryDirectory open_directory(const std::string& directory);
 
 /// A cache whose warnings and stats can be looked at.
 struct Watched {

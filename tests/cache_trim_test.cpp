@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kNow_s = 1'000'000;
 
-struct Case {
+struct TrimCase {
   const char* what;
   std::vector<TrimCandidate> candidates;  // stamps relative to now
   TrimPolicy policy;
@@ -28,7 +28,7 @@ TrimPolicy policy(std::uint64_t max_bytes, std::uint64_t target_bytes, std::uint
   return policy;
 }
 
-const std::vector<Case> kCases = {
+const std::vector<TrimCase> kCases = {
     {"nothing stored", {}, policy(100, 90), {}},
     {"under the cap", {{40, -5000}, {40, -100}}, policy(100, 90), {}},
     {"exactly at the cap", {{50, -5000}, {50, -100}}, policy(100, 90), {}},
@@ -63,7 +63,7 @@ const std::vector<Case> kCases = {
 }  // namespace
 
 TEST_CASE("entries_to_evict") {
-  for (const Case& row : kCases) {
+  for (const TrimCase& row : kCases) {
     CAPTURE(std::string(row.what));
     std::vector<TrimCandidate> candidates = row.candidates;
     for (TrimCandidate& candidate : candidates) candidate.last_use_s += kNow_s;

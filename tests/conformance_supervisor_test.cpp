@@ -77,6 +77,8 @@ TEST_CASE("a child that never begins is an error, with what it wrote") {
   CHECK(status.kind() == ErrorKind::kUnavailable);
   CHECK(status.message().find("exit status 2") != std::string::npos);
   CHECK(status.detail() == "no device here\n");
+  options.command = {"/bin/sh", "-c", "echo '@refuse no device here'; exit 2"};
+  CHECK(supervise(options).status().message() == "no device here");
   options.command = {"/nowhere/program"};
   CHECK(supervise(options).status().message().find("/nowhere/program cannot be started") == 0);
   options.command = {"/bin/sh", "-c", "sleep 60"};

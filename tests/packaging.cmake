@@ -20,9 +20,10 @@ endfunction()
 if(JFA_INSTALL AND TARGET jfa_shared)
   add_test(NAME jfa_install
            COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${consumer_dir}/installed)
-  # It works wherever it lies.
+  # It works wherever it lies. What its last users found in it is forgotten.
   add_test(NAME jfa_install_moved
            COMMAND ${CMAKE_COMMAND} -D FROM=${consumer_dir}/installed -D TO=${consumer_dir}/moved
+                   "-D STALE=${consumer_dir}/find_package$<SEMICOLON>${consumer_dir}/pkg_config"
                    -P ${CMAKE_CURRENT_SOURCE_DIR}/packaging/move.cmake)
   set_tests_properties(jfa_install PROPERTIES FIXTURES_SETUP installed LABELS packaging)
   set_tests_properties(jfa_install_moved PROPERTIES FIXTURES_SETUP moved FIXTURES_REQUIRED installed LABELS packaging)
@@ -38,6 +39,7 @@ if(JFA_INSTALL AND TARGET jfa_shared)
            COMMAND ${CMAKE_COMMAND} -D NM=${CMAKE_NM} -D READELF=${CMAKE_READELF} -D ARCHIVE=${jfa_archive}
                    -D SHARED=$<TARGET_FILE:jfa_shared> -D HEADER=${PROJECT_SOURCE_DIR}/include/jfa/jfa.h
                    -D SONAME=libjfa.so.${PROJECT_VERSION_MAJOR} -D STATIC_RUNTIME=${JFA_STATIC_RUNTIME}
+                   "-D SHARED_DEPENDENCIES=${jfa_shared_dependencies}"
                    -P ${CMAKE_CURRENT_SOURCE_DIR}/packaging/symbols.cmake)
   set_tests_properties(jfa_symbols PROPERTIES LABELS packaging)
 endif()
@@ -54,3 +56,10 @@ endif()
 jfa_add_consumer_test(add_subdirectory
   OPTIONS -D JFA_CUDA_INCLUDE_DIR=${JFA_CUDA_INCLUDE_DIR} -D JFA_BUILD_SIMULATOR=OFF)
 set_tests_properties(jfa_consumer_add_subdirectory PROPERTIES PROCESSORS 2)
+
+# A shell that reads what was installed knows the command.
+if(TARGET jfa)
+  add_test(NAME jfa_installed_completion
+           COMMAND bash -c "source '${consumer_dir}/installed/share/bash-completion/completions/jfa' && complete -p jfa")
+  set_tests_properties(jfa_installed_completion PROPERTIES FIXTURES_REQUIRED installed LABELS packaging)
+endif()

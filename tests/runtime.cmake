@@ -12,7 +12,7 @@ foreach(fake IN ITEMS "old 12 4 90" "without_builtins 99 9 100")
 endforeach()
 
 jfa_add_test(runtime_nvrtc_test
-  SOURCES runtime_nvrtc_test.cpp
+  SOURCES runtime_nvrtc_test.cpp runtime_nvrtc_search_test.cpp command_runner.cpp
   LIBRARIES jfa_runtime jfa_generator jfa_cache jfa_cuda_headers fmt::fmt
   LABELS host)
 add_dependencies(runtime_nvrtc_test jfa_fake_nvrtc_old jfa_fake_nvrtc_without_builtins)
@@ -46,6 +46,24 @@ jfa_add_test(runtime_cache_test
   SOURCES runtime_cache_test.cpp
   LIBRARIES jfa_runtime
   LABELS host)
+
+jfa_add_test(runtime_log_test
+  SOURCES runtime_log_test.cpp cache_support.cpp
+  LIBRARIES jfa_runtime jfa_cache)
+
+# Which variables there are, and where they are written down.
+jfa_add_test(runtime_variables_test
+  SOURCES runtime_variables_test.cpp
+  LIBRARIES jfa_runtime)
+
+# What is told of a call: records, and ranges to a tool that NVTX loads.
+add_library(jfa_nvtx_tool MODULE runtime_nvtx_tool.cpp)
+target_link_libraries(jfa_nvtx_tool PRIVATE jfa_options jfa_cuda_headers)
+jfa_add_test(runtime_watch_test
+  SOURCES runtime_watch_test.cpp runtime_forward_support.cpp runtime_fake_driver.cpp
+  LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt ${CMAKE_DL_LIBS})
+target_compile_definitions(runtime_watch_test PRIVATE JFA_NVTX_TOOL="$<TARGET_FILE:jfa_nvtx_tool>")
+add_dependencies(runtime_watch_test jfa_nvtx_tool)
 
 jfa_add_test(runtime_refusal_test
   SOURCES runtime_refusal_test.cpp cache_support.cpp

@@ -148,6 +148,8 @@ TEST_CASE("bug-pool 122: the target is the device's own") {
   };
   CHECK(target(10, 0) == "sm_100f");
   CHECK(target(10, 3) == "sm_100f");
+  CHECK(Device::open("sim:sm_100a").value().target() == "compute_100f");
+  CHECK(Device::open("sim:sm_90a").value().target() == "compute_90a");
 }
 
 TEST_CASE("an unsupported GPU is refused by name") {
@@ -208,9 +210,16 @@ TEST_CASE("unknown devices are named") {
                                    {"cuda:1x", "'1x' is not a device number"},
                                    {"cuda:99999999999", "'99999999999' is not a device number"},
                                    {"sim:sm_42", "sim:sm_42"},
-                                   {"sim:", "sim:"}}) {
+                                   {"sim:", "sim:"},
+                                   {"sim:sm_90a?sms=2&seed=1&sms=3", "option sms is given twice"}}) {
     const auto device = Device::open(name);
     REQUIRE_FALSE(device.ok());
     CHECK_MESSAGE(contains(device.status().message(), part), device.status().message());
+  }
+  // However long a name is, and whatever it holds, the message is a line of text.
+  for (const char* prefix : {"", "cuda:", "sim:", "sim:sm_90a?", "sim:sm_90a?x=", "sim:sm_90a?seed="}) {
+    const auto device = Device::open(prefix + std::string(100'000, '\n'));
+    REQUIRE_FALSE(device.ok());
+    CHECK(device.status().message().size() < 600);
   }
 }

@@ -99,15 +99,15 @@ TEST_CASE(
     const std::string path = only_entry(directory);
     const int outcome = wait_for(start_process([&]() -> int {
       if (std::freopen(log.c_str(), "w", stderr) == nullptr) return kSurprised;
-      return load({{"JFA_CACHE", "on"}, {"JFA_CACHE_DIR", directory}}, 1, 1);
+      return load({{"JFA_CACHE", "on"}, {"JFA_CACHE_DIR", directory}, {"JFA_VERBOSE", "1"}}, 1, 1);
     }));
     CHECK(outcome == kLoaded);
     CHECK(files_below(directory + "/damaged").size() == 1);
     const bool made_anew =
         decode_entry(read_bytes(path))->image.ptx == decode_entry(stored().whole)->image.ptx;
     CHECK(made_anew);
-    CHECK(
-        read_bytes(log).starts_with("jfa: cached kernel " + path + " is not used: the driver refuses it: "));
+    CHECK(read_bytes(log).find("\njfa: cached kernel " + path + " is not used: the driver refuses it: ") !=
+          std::string::npos);
     CHECK(load({{"JFA_CACHE", "on"}, {"JFA_CACHE_DIR", directory}}, 0, 0) == kLoaded);
   }
 }
@@ -127,7 +127,7 @@ TEST_CASE("a refused kernel of a read-only directory or a bundle is passed over 
               {"JFA_CACHE_READ_ONLY_DIRS", parent / "forged"},
               {"JFA_BUNDLES", bundles}},
              1, 3) == kLoaded);
-  CHECK(files_below(parent / "new/v1").size() == 1);
+  CHECK(files_below(parent / "new/v2").size() == 1);
   // ... and fetched where somebody has, also where nothing may be compiled.
   const Status status = write_bundle_with(parent / "good.jfab", [](BundleWriter& writer) {
     return writer.add(decode_entry(stored().whole).value());

@@ -3,7 +3,7 @@
 
 #include "simulator_async.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::async_copy_test {
 
 namespace {
 
@@ -166,3 +166,5 @@ TEST_CASE("st.async and red.async write to a peer and signal its barrier") {
     }
   }
 }
+
+}  // namespace jfa::simulator::async_copy_test

@@ -3,7 +3,7 @@
 
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::barrier_test {
 namespace {
 
 std::vector<std::uint32_t> check_runs(const std::string& ptx, std::size_t words, RunShape shape) {
@@ -194,4 +194,4 @@ TEST_CASE("arriving twice at the cluster's barrier, or waiting without arriving"
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::barrier_test

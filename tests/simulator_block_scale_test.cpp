@@ -11,7 +11,7 @@
 #include "tests/simulator_narrow_elements.h"
 #include "tests/simulator_tensor_program.h"
 
-namespace jfa::test {
+namespace jfa::test::block_scale_test {
 namespace {
 
 using namespace simulator;
@@ -301,4 +301,4 @@ TEST_CASE("what is refused of block scales") {
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::block_scale_test

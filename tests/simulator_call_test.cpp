@@ -3,7 +3,7 @@
 
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::call_test {
 namespace {
 
 // One warp runs the body, then stores %r0 of each lane.
@@ -171,4 +171,4 @@ TEST_CASE("an assertion that fails says where") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::call_test

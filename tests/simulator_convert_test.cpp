@@ -7,7 +7,7 @@
 #include "simulator/float_format.h"
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::convert_test {
 namespace {
 
 using V32 = std::vector<std::uint32_t>;
@@ -140,4 +140,4 @@ TEST_CASE("scales of blocks: powers of two that round toward zero or up") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::convert_test

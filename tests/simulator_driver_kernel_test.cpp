@@ -8,8 +8,7 @@
 
 #include "simulator_driver_support.h"
 
-using namespace jfa;
-using namespace jfa::test;
+namespace jfa::test::driver_kernel_test {
 
 TEST_CASE("libraries: PTX only, of this family, with every instruction known") {
   const DriverTable& driver = table();
@@ -228,3 +227,5 @@ TEST_CASE(
   CHECK(launch(memory, 25, nullptr) == CUDA_SUCCESS);
   CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS);
 }
+
+}  // namespace jfa::test::driver_kernel_test

@@ -7,8 +7,7 @@
 
 #include "simulator_driver_support.h"
 
-using namespace jfa;
-using namespace jfa::test;
+namespace jfa::test::driver_test {
 
 TEST_CASE("the name of a simulated device, and what is wrong with it") {
   const auto error_of = [](const char* name) {
@@ -271,3 +270,5 @@ TEST_CASE("streams and events") {
   CHECK(driver.cuStreamDestroy(stream) == CUDA_ERROR_INVALID_HANDLE);
   CHECK(driver.cuStreamDestroy(nullptr) == CUDA_ERROR_INVALID_HANDLE);
 }
+
+}  // namespace jfa::test::driver_test

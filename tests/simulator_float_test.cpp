@@ -8,7 +8,7 @@
 #include "simulator/float_format.h"
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::float_test {
 namespace {
 
 using V32 = std::vector<std::uint32_t>;
@@ -214,4 +214,4 @@ TEST_CASE("formats: every value of a narrow one survives the way to double and b
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::float_test

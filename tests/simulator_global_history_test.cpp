@@ -6,7 +6,7 @@
 
 #include "tests/simulator_global_race.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::global_history_test {
 namespace {
 
 // The page of the place is not the flag's, so that nothing but reads is known of it when it is written.
@@ -17,7 +17,7 @@ const std::string kWrite = "st.global.u32 " + kPlace + ", 7;\n";
 TEST_CASE("a read races with a write that comes later") {
   const std::string each = "@!%p0 bra END;\n@%p1 bra FIRST;\n";
   const std::string byte = "ld.global.u8 %r7, [%out+8193];\n";
-  check_all(
+  check_global_races(
       {{"CTA 0 reads", each + kWrite + "bra END;\nFIRST:\n" + kRead + "END:", kNothingOrders},
        {"CTA 1 reads", each + kRead + "bra END;\nFIRST:\n" + kWrite + "END:", kNothingOrders},
        {"the reader is named", each + kRead + "bra END;\nFIRST:\n" + kWrite + "END:", "by CTA ("},
@@ -44,17 +44,17 @@ TEST_CASE("of a load by many lanes, every lane's bytes are remembered") {
            between + "st.global.u32 [%rd1+" + std::to_string(8192 + shift) + "], 7;\nEND:";
   };
   const std::string meet = "bar.warp.sync 0xffffffff;\n";
-  check_all({{"its own, side by side", lanes(16, 12), ""},
-             {"the next lane's", lanes(16, 16), kNothingOrders},
-             {"the next lane's, who has read", lanes(16, 16, meet), ""},
-             {"its own, apart", lanes(48, 8), ""},
-             {"nobody's, between", lanes(48, 16), ""},
-             {"the next lane's, apart", lanes(48, 60), kNothingOrders},
-             {"its own, backwards", lanes(-16, 0), ""},
-             {"the next lane's, backwards", lanes(-16, -16), kNothingOrders},
-             {"everybody's", lanes(0, 0), kNothingOrders},
-             {"everybody's, who have read", lanes(0, 0, meet), ""}},
-            kTwoCtas);
+  check_global_races({{"its own, side by side", lanes(16, 12), ""},
+                      {"the next lane's", lanes(16, 16), kNothingOrders},
+                      {"the next lane's, who has read", lanes(16, 16, meet), ""},
+                      {"its own, apart", lanes(48, 8), ""},
+                      {"nobody's, between", lanes(48, 16), ""},
+                      {"the next lane's, apart", lanes(48, 60), kNothingOrders},
+                      {"its own, backwards", lanes(-16, 0), ""},
+                      {"the next lane's, backwards", lanes(-16, -16), kNothingOrders},
+                      {"everybody's", lanes(0, 0), kNothingOrders},
+                      {"everybody's, who have read", lanes(0, 0, meet), ""}},
+                     kTwoCtas);
 }
 
 TEST_CASE("reads that are repeated a thousand times are remembered by the last") {
@@ -72,7 +72,7 @@ LOOP:
   @%p3 bra LOOP;
 )";
   const std::string again = "ld.global.u32 %r5, [%out+8392];\n", write = "st.global.u32 [%out+8392], 7;\n";
-  check_all(
+  check_global_races(
       {{"told when all was read", hand_over(kRelease, kAcquire, {}, loop, write), ""},
        {"read once more", hand_over(kRelease + "\n" + again, kAcquire, {}, loop, write), kNothingOrders}},
       kTwoCtas);
@@ -107,7 +107,7 @@ SPIN: ld.relaxed.gpu.global.u32 %r6, [%out+16];
 )" + kAcquire +
            "\n" + kWrite + "END:";
   };
-  check_all({{"not again", reads({}), ""}, {"again", reads(kRead), kNothingOrders}}, kTwoCtas);
+  check_global_races({{"not again", reads({}), ""}, {"again", reads(kRead), kNothingOrders}}, kTwoCtas);
 }
 
 TEST_CASE("a bulk copy that reads races with a write that comes later") {
@@ -116,13 +116,14 @@ TEST_CASE("a bulk copy that reads races with a write that comes later") {
       "mbarrier.init.shared.b64 [bar], 1;\nmbarrier.arrive.expect_tx.shared.b64 _, [bar], 64;\n"
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [cells], [%out+8192], 64, [bar];\n";
   const auto write = [](int at) { return "st.global.u32 [%out+" + std::to_string(at) + "], 7;\n"; };
-  check_all({{"told when it was there", hand_over(kRelease, kAcquire, {}, load + wait, write(8192)), ""},
-             {"told before", hand_over(kRelease + "\n" + wait, kAcquire, {}, load, write(8192)),
-              "bulk copy from global memory"},
-             {"its end", hand_over(kRelease + "\n" + wait, kAcquire, {}, load, write(8252)),
-              "bulk copy from global memory"},
-             {"behind its end", hand_over(kRelease + "\n" + wait, kAcquire, {}, load, write(8256)), ""}},
-            kTwoCtas);
+  check_global_races(
+      {{"told when it was there", hand_over(kRelease, kAcquire, {}, load + wait, write(8192)), ""},
+       {"told before", hand_over(kRelease + "\n" + wait, kAcquire, {}, load, write(8192)),
+        "bulk copy from global memory"},
+       {"its end", hand_over(kRelease + "\n" + wait, kAcquire, {}, load, write(8252)),
+        "bulk copy from global memory"},
+       {"behind its end", hand_over(kRelease + "\n" + wait, kAcquire, {}, load, write(8256)), ""}},
+      kTwoCtas);
 }
 
 // CTAs 0 and 1 add to one place and count themselves; CTA 2 reads it once `wanted` of `counter` have.
@@ -140,17 +141,17 @@ TEST_CASE("who reads what several add to is ordered behind each of them") {
   const std::string add = "red.relaxed.gpu.global.add.u32 " + kPlace + ", 1;\n";
   const std::string volatile_store = "st.volatile.global.u32 " + kPlace + ", 1;\n";
   const std::string ordered_add = "atom.acq_rel.gpu.global.add.u32 %r8, " + kPlace + ", 1;\n";
-  check_all({{"both", add_up(add, kCount, "2"), ""},
-             {"one", add_up(add, kOneCounts, "1"), kNothingOrders},
-             {"one, who overwrites", add_up(add, kOneCounts, "1", kWrite), kNothingOrders},
-             {"one, who adds, too", add_up(add, kOneCounts, "1", add), ""},
-             {"one of those who store", add_up(volatile_store, kOneCounts, "1"), kNothingOrders},
-             {"both of them", add_up(volatile_store, kCount, "2"), ""},
-             {"a chain of which the last one tells",
-              add_up(ordered_add + "setp.eq.u32 %p4, %r8, 1;\n@%p4 ", kCount, "1"), ""},
-             {"a chain of which the first one tells",
-              add_up(ordered_add + "setp.eq.u32 %p4, %r8, 0;\n@%p4 ", kCount, "1"), kNothingOrders}},
-            three);
+  check_global_races({{"both", add_up(add, kCount, "2"), ""},
+                      {"one", add_up(add, kOneCounts, "1"), kNothingOrders},
+                      {"one, who overwrites", add_up(add, kOneCounts, "1", kWrite), kNothingOrders},
+                      {"one, who adds, too", add_up(add, kOneCounts, "1", add), ""},
+                      {"one of those who store", add_up(volatile_store, kOneCounts, "1"), kNothingOrders},
+                      {"both of them", add_up(volatile_store, kCount, "2"), ""},
+                      {"a chain of which the last one tells",
+                       add_up(ordered_add + "setp.eq.u32 %p4, %r8, 1;\n@%p4 ", kCount, "1"), ""},
+                      {"a chain of which the first one tells",
+                       add_up(ordered_add + "setp.eq.u32 %p4, %r8, 0;\n@%p4 ", kCount, "1"), kNothingOrders}},
+                     three);
 }
 
 TEST_CASE("who reads what lanes of several warps add to, again and again, is ordered behind them") {
@@ -162,7 +163,7 @@ TEST_CASE("who reads what lanes of several warps add to, again and again, is ord
            last + "@%p0 ld.global.u32 %r7, " + kPlace + ";\nEND:";
   };
   const std::string add = "red.global.add.u32 " + kPlace + ", 1;\n";
-  check_all(
+  check_global_races(
       {{"they have met", warps("bar.sync 0;\n"), ""},
        {"they have not", warps(""), kNothingOrders},
        {"some add once more", warps("bar.sync 0;\nsetp.eq.u32 %p4, %r0, 77;\n@%p4 " + add), kNothingOrders}},
@@ -172,13 +173,14 @@ TEST_CASE("who reads what lanes of several warps add to, again and again, is ord
 TEST_CASE("a plain write races with an atomic that is not ordered behind it, though another one is") {
   const std::string add = "red.relaxed.gpu.global.add.u32 " + kPlace + ", 1;\n";
   const std::string clear = "st.global.u32 " + kPlace + ", 0;\n";
-  check_all({{"who clears tells who adds", hand_over(kRelease, kAcquire, {}, clear + add, add), ""},
-             {"nobody tells", hand_over(kRelaxedStore, kRelaxedLoad, {}, clear + add, add), kNothingOrders},
-             {"of one CTA's scope, then of all",
-              hand_over(kRelaxedStore, kRelaxedLoad, {},
-                        "red.relaxed.cta.global.add.u32 " + kPlace + ", 1;\n" + add, add),
-              kNothingOrders}},
-            kTwoCtas);
+  check_global_races(
+      {{"who clears tells who adds", hand_over(kRelease, kAcquire, {}, clear + add, add), ""},
+       {"nobody tells", hand_over(kRelaxedStore, kRelaxedLoad, {}, clear + add, add), kNothingOrders},
+       {"of one CTA's scope, then of all",
+        hand_over(kRelaxedStore, kRelaxedLoad, {},
+                  "red.relaxed.cta.global.add.u32 " + kPlace + ", 1;\n" + add, add),
+        kNothingOrders}},
+      kTwoCtas);
 }
 
 TEST_CASE("who reads what several add to in bulk is ordered behind each of them") {
@@ -189,12 +191,12 @@ TEST_CASE("who reads what several add to in bulk is ordered behind each of them"
       "cp.async.bulk.commit_group;\n";
   const std::string wait = "cp.async.bulk.wait_group 0;\n";
   const RunShape three{.grid = {3, 1, 1}, .block = {32, 1, 1}};
-  check_all({{"both", add_up(fill + add + add + wait, kCount, "2"), ""},
-             {"one", add_up(fill + add + add + wait, kOneCounts, "1"), kNothingOrders},
-             {"both, told before the last ones' end", add_up(fill + add + wait + add, kCount + wait, "2"),
-              "bulk reduction"}},
-            three);
+  check_global_races({{"both", add_up(fill + add + add + wait, kCount, "2"), ""},
+                      {"one", add_up(fill + add + add + wait, kOneCounts, "1"), kNothingOrders},
+                      {"both, told before the last ones' end",
+                       add_up(fill + add + wait + add, kCount + wait, "2"), "bulk reduction"}},
+                     three);
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::global_history_test

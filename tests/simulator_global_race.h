@@ -32,7 +32,7 @@ struct GlobalRaceCase {
 
 /// Runs each case with 16 KiB of output, on schedules of every kind, and fails the test where it is silent
 /// and should not be, or the other way round.
-inline void check_all(const std::vector<GlobalRaceCase>& cases, const RunShape& shape) {
+inline void check_global_races(const std::vector<GlobalRaceCase>& cases, const RunShape& shape) {
   for (const GlobalRaceCase& c : cases)
     for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom, Schedule::kReverse,
                                     Schedule::kStarve, Schedule::kLate}) {

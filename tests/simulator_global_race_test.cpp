@@ -8,70 +8,72 @@
 
 #include "tests/simulator_async.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::global_race_test {
 namespace {
 
 TEST_CASE("CTAs that write one word race, unless they do it atomically") {
   const std::string own = "mul.wide.u32 %rd1, %r1, 4;\nadd.s64 %rd1, %out, %rd1;\n";
-  check_all({{"one word", "@%p0 st.global.u32 [%out], %r1;", kNothingOrders},
-             {"both are named", "@%p0 st.global.u32 [%out], %r1;", "by CTA ("},
-             {"a word each", own + "@%p0 st.global.u32 [%rd1], %r1;", ""},
-             {"a byte each",
-              "cvt.u64.u32 %rd1, %r1;\nadd.s64 %rd1, %out, %rd1;\n@%p0 st.global.u8 [%rd1], %r1;", ""},
-             {"atomics", "@%p0 red.global.add.u32 [%out], 1;", ""},
-             {"atomics of a CTA's scope", "@%p0 red.relaxed.cta.global.add.u32 [%out], 1;", kNothingOrders},
-             {"volatile", "@%p0 st.volatile.global.u32 [%out], %r1;", ""},
-             {"an atomic and a plain write",
-              "@%p1 bra WRITE;\n@%p0 red.global.add.u32 [%out], 1;\nbra END;\n"
-              "WRITE:\n@%p0 st.global.u32 [%out], 1;\nEND:",
-              kNothingOrders},
-             {"all lanes of a warp, in one instruction", "@%p1 st.global.u32 [%out], 7;", ""},
-             {"a byte of a lane's, which others of its warp write beside",
-              "cvt.u64.u32 %rd1, %r0;\nadd.s64 %rd1, %out, %rd1;\n@%p1 bra WRITE;\n"
-              "@%p0 st.global.u8 [%out+1], 7;\nbra END;\nWRITE:\nst.global.u8 [%rd1], %r0;\nEND:",
-              kNothingOrders}},
-            kTwoCtas);
+  check_global_races(
+      {{"one word", "@%p0 st.global.u32 [%out], %r1;", kNothingOrders},
+       {"both are named", "@%p0 st.global.u32 [%out], %r1;", "by CTA ("},
+       {"a word each", own + "@%p0 st.global.u32 [%rd1], %r1;", ""},
+       {"a byte each", "cvt.u64.u32 %rd1, %r1;\nadd.s64 %rd1, %out, %rd1;\n@%p0 st.global.u8 [%rd1], %r1;",
+        ""},
+       {"atomics", "@%p0 red.global.add.u32 [%out], 1;", ""},
+       {"atomics of a CTA's scope", "@%p0 red.relaxed.cta.global.add.u32 [%out], 1;", kNothingOrders},
+       {"volatile", "@%p0 st.volatile.global.u32 [%out], %r1;", ""},
+       {"an atomic and a plain write",
+        "@%p1 bra WRITE;\n@%p0 red.global.add.u32 [%out], 1;\nbra END;\n"
+        "WRITE:\n@%p0 st.global.u32 [%out], 1;\nEND:",
+        kNothingOrders},
+       {"all lanes of a warp, in one instruction", "@%p1 st.global.u32 [%out], 7;", ""},
+       {"a byte of a lane's, which others of its warp write beside",
+        "cvt.u64.u32 %rd1, %r0;\nadd.s64 %rd1, %out, %rd1;\n@%p1 bra WRITE;\n"
+        "@%p0 st.global.u8 [%out+1], 7;\nbra END;\nWRITE:\nst.global.u8 [%rd1], %r0;\nEND:",
+        kNothingOrders}},
+      kTwoCtas);
 }
 
 TEST_CASE("warps of a CTA, and CTAs of a cluster, meet at their barriers") {
   const std::string write =
       "mul.wide.u32 %rd1, %r0, 4;\nadd.s64 %rd1, %out, %rd1;\nst.global.u32 [%rd1], %r0;\n";
   const std::string read = "ld.global.u32 %r6, [%out+252];\n";
-  check_all({{"met", write + "bar.sync 0;\n" + read, ""}, {"not met", write + read, kNothingOrders}},
-            {.block = {64, 1, 1}});
+  check_global_races({{"met", write + "bar.sync 0;\n" + read, ""}, {"not met", write + read, kNothingOrders}},
+                     {.block = {64, 1, 1}});
   const std::string meet = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n";
-  check_all(
+  check_global_races(
       {{"met", "@%p1 st.global.u32 [%out], 7;\n" + meet + "ld.global.u32 %r6, [%out];", ""},
        {"not met", "@%p1 st.global.u32 [%out], 7;\nld.global.u32 %r6, [%out];\n" + meet, kNothingOrders}},
       {.grid = {2, 1, 1}, .block = {32, 1, 1}, .cluster = {2, 1, 1}});
 }
 
 TEST_CASE("a flag orders what its writer released before what its reader acquires") {
-  check_all({{"release and acquire", hand_over(kRelease, kAcquire), ""},
-             {"atomics",
-              hand_over("red.release.gpu.global.add.u32 [%out], 1;",
-                        "atom.acquire.gpu.global.add.u32 %r6, [%out], 0;"),
-              ""},
-             {"fences and relaxed accesses", hand_over(kFence + kRelaxedStore, kRelaxedLoad, kFence), ""},
-             {"fences and volatile ones",
-              hand_over("membar.gl;\nst.volatile.global.u32 [%out], 1;",
-                        "ld.volatile.global.u32 %r6, [%out];", "membar.gl;\n"),
-              ""},
-             {"a relaxed write", hand_over(kRelaxedStore, kAcquire), kNothingOrders},
-             {"a relaxed read", hand_over(kRelease, kRelaxedLoad), kNothingOrders},
-             {"no fence of the writer's", hand_over(kRelaxedStore, kRelaxedLoad, kFence), kNothingOrders},
-             {"no fence of the reader's", hand_over(kFence + kRelaxedStore, kRelaxedLoad), kNothingOrders},
-             {"fences among the CTA's threads",
-              hand_over("membar.cta;\n" + kRelaxedStore, kRelaxedLoad, kFence), kNothingOrders},
-             {"the reader's fence among them",
-              hand_over(kFence + kRelaxedStore, kRelaxedLoad, "membar.cta;\n"), kNothingOrders},
-             {"a flag of 64 bits, its upper half read",
-              hand_over("mov.b64 %rd1, 0x100000001;\nst.release.gpu.global.u64 [%out], %rd1;",
-                        "ld.acquire.gpu.global.u32 %r6, [%out+4];"),
-              ""},
-             {"written behind the release", hand_over(kRelease + "\nst.global.u32 [%out+64], 8;", kAcquire),
-              kNothingOrders}},
-            kTwoCtas);
+  check_global_races(
+      {{"release and acquire", hand_over(kRelease, kAcquire), ""},
+       {"atomics",
+        hand_over("red.release.gpu.global.add.u32 [%out], 1;",
+                  "atom.acquire.gpu.global.add.u32 %r6, [%out], 0;"),
+        ""},
+       {"fences and relaxed accesses", hand_over(kFence + kRelaxedStore, kRelaxedLoad, kFence), ""},
+       {"fences and volatile ones",
+        hand_over("membar.gl;\nst.volatile.global.u32 [%out], 1;", "ld.volatile.global.u32 %r6, [%out];",
+                  "membar.gl;\n"),
+        ""},
+       {"a relaxed write", hand_over(kRelaxedStore, kAcquire), kNothingOrders},
+       {"a relaxed read", hand_over(kRelease, kRelaxedLoad), kNothingOrders},
+       {"no fence of the writer's", hand_over(kRelaxedStore, kRelaxedLoad, kFence), kNothingOrders},
+       {"no fence of the reader's", hand_over(kFence + kRelaxedStore, kRelaxedLoad), kNothingOrders},
+       {"fences among the CTA's threads", hand_over("membar.cta;\n" + kRelaxedStore, kRelaxedLoad, kFence),
+        kNothingOrders},
+       {"the reader's fence among them", hand_over(kFence + kRelaxedStore, kRelaxedLoad, "membar.cta;\n"),
+        kNothingOrders},
+       {"a flag of 64 bits, its upper half read",
+        hand_over("mov.b64 %rd1, 0x100000001;\nst.release.gpu.global.u64 [%out], %rd1;",
+                  "ld.acquire.gpu.global.u32 %r6, [%out+4];"),
+        ""},
+       {"written behind the release", hand_over(kRelease + "\nst.global.u32 [%out+64], 8;", kAcquire),
+        kNothingOrders}},
+      kTwoCtas);
 }
 
 TEST_CASE("a fence is its own thread's") {
@@ -84,12 +86,12 @@ TEST_CASE("a fence is its own thread's") {
     return "@!%p1 bra READ;\n" + write + publish + flag + "READ:\n@!%p0 bra END;\nSPIN: " + kRelaxedLoad +
            "\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra SPIN;\n" + acquire + "ld.global.u32 %r7, [%out+84];\nEND:";
   };
-  check_all({{"the lanes have met", warp(meet + one, kFence), ""},
-             {"they have met, all of them fence", warp(meet + kFence, kFence), ""},
-             {"they have not met", warp(one, kFence), kNothingOrders},
-             {"they meet too late", warp(one + meet, kFence), kNothingOrders},
-             {"each lane fences its own", warp(kFence, kFence), kNothingOrders}},
-            kTwoCtas);
+  check_global_races({{"the lanes have met", warp(meet + one, kFence), ""},
+                      {"they have met, all of them fence", warp(meet + kFence, kFence), ""},
+                      {"they have not met", warp(one, kFence), kNothingOrders},
+                      {"they meet too late", warp(one + meet, kFence), kNothingOrders},
+                      {"each lane fences its own", warp(kFence, kFence), kNothingOrders}},
+                     kTwoCtas);
   // CTA 0's first lane writes and sets the flag; CTA 1's first waits for it, and another reads.
   const auto reader = [&](const std::string& acquire) {
     return "@!%p1 bra READ;\n@%p0 st.global.u32 [%out+64], 7;\n" + one + flag +
@@ -97,16 +99,16 @@ TEST_CASE("a fence is its own thread's") {
            "\nsetp.eq.u32 %p2, %r6, 0;\n@%p2 bra SPIN;\nMET:\n" + acquire +
            "setp.eq.u32 %p3, %r0, 5;\n@%p3 ld.global.u32 %r7, [%out+64];\nEND:";
   };
-  check_all({{"fenced, then told", reader(one + meet), ""},
-             {"all lanes fence, then they meet", reader(kFence + meet), ""},
-             {"not told", reader(one), kNothingOrders},
-             {"told before the fence", reader(meet + kFence), kNothingOrders}},
-            kTwoCtas);
+  check_global_races({{"fenced, then told", reader(one + meet), ""},
+                      {"all lanes fence, then they meet", reader(kFence + meet), ""},
+                      {"not told", reader(one), kNothingOrders},
+                      {"told before the fence", reader(meet + kFence), kNothingOrders}},
+                     kTwoCtas);
 }
 
 TEST_CASE("a fence that only releases, or only acquires, counts as such") {
   const std::string release = "fence.release.gpu;\n", acquire = "fence.acquire.gpu;\n";
-  check_all(
+  check_global_races(
       {{"release and acquire", hand_over(release + kRelaxedStore, kRelaxedLoad, acquire), ""},
        {"its writer's acquires", hand_over(acquire + kRelaxedStore, kRelaxedLoad, kFence), kNothingOrders},
        {"its reader's releases", hand_over(kFence + kRelaxedStore, kRelaxedLoad, release), kNothingOrders},
@@ -156,11 +158,11 @@ std::string without(std::string text, const std::string& mark) {
 
 TEST_CASE("the last of the CTAs reads what the others have written") {
   const RunShape shape{.grid = {4, 1, 1}, .block = {64, 1, 1}};
-  check_all({{"as it should be", kReduction, ""},
-             {"the writers' fence deleted", without(kReduction, "release"), kNothingOrders},
-             {"the reader's fence deleted", without(kReduction, "acquire"), kNothingOrders},
-             {"the barrier before the ticket deleted", without(kReduction, "meet"), kNothingOrders}},
-            shape);
+  check_global_races({{"as it should be", kReduction, ""},
+                      {"the writers' fence deleted", without(kReduction, "release"), kNothingOrders},
+                      {"the reader's fence deleted", without(kReduction, "acquire"), kNothingOrders},
+                      {"the barrier before the ticket deleted", without(kReduction, "meet"), kNothingOrders}},
+                     shape);
 }
 
 const std::string kFillCells =
@@ -171,7 +173,7 @@ const std::string kBulkStore = kFillCells +
 
 TEST_CASE("what a bulk copy writes is there when its thread has waited for the whole group") {
   const std::string wait = "cp.async.bulk.wait_group 0;\n", wait_read = "cp.async.bulk.wait_group.read 0;\n";
-  check_all(
+  check_global_races(
       {{"waited", hand_over(kRelease, kAcquire, {}, kBulkStore + wait), ""},
        {"waited once it has been read", hand_over(kRelease, kAcquire, {}, kBulkStore + wait_read + wait), ""},
        {"waited for the reading only", hand_over(kRelease, kAcquire, {}, kBulkStore + wait_read),
@@ -192,18 +194,18 @@ TEST_CASE("accesses of global memory of different widths meet") {
                     read = "@%p3 ld.global.u8 %r6, [%out+127];\n";
   const std::string beside = "@%p3 st.global.v4.u32 [%out+112], {%r0, %r0, %r0, %r0};\n";
   const std::string meet = "bar.sync 0;\n";
-  check_all({{"a part is read", fill + store + meet + read, ""},
-             {"a part is read too early", fill + store + read, kNothingOrders},
-             {"a part is written behind", fill + store + meet + part + meet + store, ""},
-             {"and overwritten too early", fill + store + meet + part + store, "st.global.u16"},
-             {"parts beside each other",
-              fill + "@%p0 st.global.u16 [%out+68], 7;\n" + part + meet + store + meet + read, ""},
-             {"a reader of a part", fill + store + meet + read + store, "ld.global.u8"},
-             {"what a part was read of is whole again",
-              fill + store + meet + part + meet + store + meet + beside + meet + store, ""},
-             {"whole again, and no longer", fill + store + meet + part + meet + store + meet + beside + store,
-              "st.global.v4"}},
-            {.block = {64, 1, 1}});
+  check_global_races({{"a part is read", fill + store + meet + read, ""},
+                      {"a part is read too early", fill + store + read, kNothingOrders},
+                      {"a part is written behind", fill + store + meet + part + meet + store, ""},
+                      {"and overwritten too early", fill + store + meet + part + store, "st.global.u16"},
+                      {"parts beside each other",
+                       fill + "@%p0 st.global.u16 [%out+68], 7;\n" + part + meet + store + meet + read, ""},
+                      {"a reader of a part", fill + store + meet + read + store, "ld.global.u8"},
+                      {"what a part was read of is whole again",
+                       fill + store + meet + part + meet + store + meet + beside + meet + store, ""},
+                      {"whole again, and no longer",
+                       fill + store + meet + part + meet + store + meet + beside + store, "st.global.v4"}},
+                     {.block = {64, 1, 1}});
 }
 
 TEST_CASE("a bulk copy reads what threads of its grid wrote behind a proxy fence of global memory") {
@@ -213,7 +215,7 @@ TEST_CASE("a bulk copy reads what threads of its grid wrote behind a proxy fence
       "WAIT: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 0;\n@!%p7 bra WAIT;\n";
   const std::string write = "st.global.v4.u32 [%out+64], {%r0, %r0, %r0, %r0};\n";
   const std::string alone = "@!%p0 bra END;\n@!%p1 bra END;\n" + write;
-  check_all(
+  check_global_races(
       {{"fenced", alone + "fence.proxy.async;\n" + load + "END:", ""},
        {"the space's fence", alone + "fence.proxy.async.global;\n" + load + "END:", ""},
        {"not fenced", alone + load + "END:", kNoFence},
@@ -238,4 +240,4 @@ TEST_CASE("the end of a grid orders all that it did") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::global_race_test

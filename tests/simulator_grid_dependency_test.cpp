@@ -7,7 +7,7 @@
 
 #include "simulator/launch.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::grid_dependency_test {
 
 namespace {
 
@@ -209,3 +209,5 @@ TEST_CASE("without checks nothing is reported") {
   REQUIRE(device.run("write", false).ok);
   CHECK(device.run("read_at_once", true, 1, false).ok);
 }
+
+}  // namespace jfa::simulator::grid_dependency_test

@@ -3,7 +3,7 @@
 
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::integer_test {
 namespace {
 
 using V64 = std::vector<std::uint64_t>;
@@ -179,4 +179,4 @@ TEST_CASE("comparisons, combinations, two predicates") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::integer_test

@@ -20,7 +20,7 @@
 #include "simulator/tensor_map.h"
 #include "simulator/tensor_memory_shape.h"
 
-namespace jfa::simulator {
+namespace jfa::simulator::layout_witness_test {
 namespace {
 
 /// (s0, s1, …) : (d0, d1, …). An index counts the first mode fastest.
@@ -374,4 +374,4 @@ TEST_CASE("instruction descriptors of the other kinds") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator
+}  // namespace jfa::simulator::layout_witness_test

@@ -4,7 +4,7 @@
 #include "simulator/mbarrier.h"
 #include "simulator_async.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::mbarrier_test {
 
 namespace {
 
@@ -317,3 +317,5 @@ TEST_CASE("H200: a CTA arrives on its peer's barrier through the address without
     CHECK(run.output<std::uint32_t>(0) == 1);
   }
 }
+
+}  // namespace jfa::simulator::mbarrier_test

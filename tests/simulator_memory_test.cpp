@@ -5,7 +5,7 @@
 
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::memory_test {
 namespace {
 
 void check_refused(const Run& run, ErrorKind kind, const std::string& part) {
@@ -276,4 +276,4 @@ TEST_CASE("module variables: values, addresses of others, constants are read-onl
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::memory_test

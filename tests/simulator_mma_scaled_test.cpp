@@ -11,7 +11,7 @@
 #include "simulator/mma.h"
 #include "simulator/mma_f4.h"
 
-namespace jfa::simulator {
+namespace jfa::simulator::mma_scaled_test {
 namespace {
 
 // floor(log2 |x|), not below a format's smallest exponent.
@@ -162,4 +162,4 @@ TEST_CASE("block scales beside special accumulators") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator
+}  // namespace jfa::simulator::mma_scaled_test

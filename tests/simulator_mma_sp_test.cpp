@@ -8,7 +8,7 @@
 #include "tests/simulator_sparse_matrix.h"
 #include "tools/conformance/session.h"
 
-namespace jfa::test {
+namespace jfa::test::mma_sp_test {
 namespace {
 
 using namespace simulator;
@@ -220,4 +220,4 @@ TEST_CASE("mma.sp: registers are counted, and what has no sparse form is unknown
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::mma_sp_test

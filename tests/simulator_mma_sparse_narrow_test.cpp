@@ -11,7 +11,7 @@
 #include "tests/simulator_narrow_elements.h"
 #include "tests/simulator_tensor_program.h"
 
-namespace jfa::test {
+namespace jfa::test::mma_sparse_narrow_test {
 namespace {
 
 using namespace simulator;
@@ -227,4 +227,4 @@ TEST_CASE("what is refused of sparse products with scales") {
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::mma_sparse_narrow_test

@@ -10,7 +10,7 @@
 #include "simulator/tensor_memory_shape.h"
 #include "tests/simulator_tensor_program.h"
 
-namespace jfa::test {
+namespace jfa::test::mma_sparse_test {
 namespace {
 
 using namespace simulator;
@@ -228,4 +228,4 @@ TEST_CASE("what is refused of sparse products") {
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::mma_sparse_test

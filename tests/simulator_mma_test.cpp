@@ -13,7 +13,7 @@
 #include "simulator/matrix_descriptor.h"
 #include "simulator/mma.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::mma_test {
 
 namespace {
 
@@ -444,3 +444,5 @@ TEST_CASE("instruction descriptors: fields and illegal combinations") {
   CHECK(has(message(0x08200490 | 1 << 29), "bit 29"));
   CHECK(has(message(0x08200490 | 1u << 30), "bits 31:30"));
 }
+
+}  // namespace jfa::simulator::mma_test

@@ -12,7 +12,7 @@
 #include "simulator/zero_column_mask.h"
 #include "tests/simulator_tensor_program.h"
 
-namespace jfa::test {
+namespace jfa::test::mma_ws_test {
 namespace {
 
 using namespace simulator;
@@ -180,4 +180,4 @@ TEST_CASE("what is refused of mma.ws and of 32-byte atoms") {
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::mma_ws_test

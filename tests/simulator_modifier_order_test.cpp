@@ -8,7 +8,7 @@
 #include "simulator/instruction_table.h"
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::modifier_order_test {
 namespace {
 
 std::string spelling_of(const std::string& opcode) {
@@ -255,4 +255,4 @@ TEST_CASE("what an instruction needs of the target does not hang on the order") 
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::modifier_order_test

@@ -8,7 +8,7 @@
 
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::overwrite_test {
 namespace {
 
 const std::string kRace = "nothing orders the two";
@@ -235,4 +235,4 @@ TEST_CASE("a reduction goes behind what its thread is behind") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::overwrite_test

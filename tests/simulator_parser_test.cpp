@@ -7,7 +7,7 @@
 #include "simulator/ptx.h"
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::parser_test {
 namespace {
 
 TEST_CASE("an entry as the compiler writes it") {
@@ -174,4 +174,4 @@ TEST_CASE("the table can be listed and is not ambiguous about its own rows") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::parser_test

@@ -7,12 +7,12 @@
 #include "tests/simulator_async.h"
 #include "tests/simulator_shared_race.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::race_test {
 namespace {
 
 TEST_CASE("warps meet at bar.sync, or race") {
   const std::string write = "st.shared.u32 [%r5], %r0;\n", read = "ld.shared.u32 %r6, [cells+252];\n";
-  check_all(
+  check_shared_races(
       {{"a warp stores one value in one instruction", "@%p1 st.shared.u32 [cells], 7;", ""},
        {"two warps store it", "st.shared.u32 [cells], 7;", "nothing orders the two"},
        {"write and read", write + "bar.sync 0;\n" + read, ""},
@@ -47,7 +47,7 @@ TEST_CASE("accesses of different widths meet") {
   const std::string read = "@%p0 ld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [cells];\n";
   const std::string again = "@%p3 st.shared.v4.u32 [cells], {%r0, %r0, %r0, %r0};\n";
   const std::string meet = "bar.sync 0;\n";
-  check_all(
+  check_shared_races(
       {{"a part of what is written", whole + "@%p3 ld.shared.u8 %r6, [cells+15];", "st.shared.v4.u32"},
        {"a part is written", whole + meet + part + read, "st.shared.u32 [cells+4]"},
        {"a part is written before", whole + meet + part + meet + read, ""},
@@ -68,13 +68,13 @@ TEST_CASE("accesses of different widths meet") {
             meet + read,
         ""}});
   // What the engine did not write is still the first thread's, whom warp 2 has not met.
-  check_all({{"the rest remains",
-              "setp.eq.u32 %p4, %r2, 2;\n" + whole +
-                  "@!%p4 bar.sync 1, 64;\n"
-                  "@%p3 cp.async.ca.shared.global [cells+4], [%out], 4;\ncp.async.wait_all;\n"
-                  "@!%p4 bar.sync 1, 64;\n@%p4 ld.shared.u32 %r6, [cells+12];",
-              "st.shared.v4.u32"}},
-            {.block = {96, 1, 1}});
+  check_shared_races({{"the rest remains",
+                       "setp.eq.u32 %p4, %r2, 2;\n" + whole +
+                           "@!%p4 bar.sync 1, 64;\n"
+                           "@%p3 cp.async.ca.shared.global [cells+4], [%out], 4;\ncp.async.wait_all;\n"
+                           "@!%p4 bar.sync 1, 64;\n@%p4 ld.shared.u32 %r6, [cells+12];",
+                       "st.shared.v4.u32"}},
+                     {.block = {96, 1, 1}});
 }
 
 TEST_CASE("of a word that two warps have written, an engine may read only what both have fenced") {
@@ -84,7 +84,7 @@ TEST_CASE("of a word that two warps have written, an engine may read only what b
       "bar.sync 0;\n@%p0 cp.async.bulk.global.shared::cta.bulk_group [%out], [cells], 16;\n"
       "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n";
   const std::string before = fence + "bar.sync 0;\n", lacking = "without fence.proxy.async behind it";
-  check_all(
+  check_shared_races(
       {{"both", before + first + second + fence + store, ""},
        {"the first", before + first + "@!%p1 " + fence + second + store, lacking, ErrorKind::kMissingFence},
        {"the second", before + first + second + "@%p1 " + fence + store, lacking, ErrorKind::kMissingFence},
@@ -94,23 +94,24 @@ TEST_CASE("of a word that two warps have written, an engine may read only what b
 TEST_CASE("warps that may store one constant still may not store what differs") {
   RunShape shape{.block = {64, 1, 1}};
   shape.options.constant_races = false;
-  check_all({{"one constant", "st.shared.u32 [cells], 7;", ""},
-             {"what may differ", "st.shared.u32 [cells], %r0;", "nothing orders the two"},
-             {"two instructions", "@%p1 st.shared.u32 [cells], 7;\n@!%p1 st.shared.u32 [cells], 7;",
-              "nothing orders the two"}},
-            shape);
+  check_shared_races({{"one constant", "st.shared.u32 [cells], 7;", ""},
+                      {"what may differ", "st.shared.u32 [cells], %r0;", "nothing orders the two"},
+                      {"two instructions", "@%p1 st.shared.u32 [cells], 7;\n@!%p1 st.shared.u32 [cells], 7;",
+                       "nothing orders the two"}},
+                     shape);
 }
 
 TEST_CASE("lanes meet at bar.warp.sync") {
   const std::string write = "@%p0 st.shared.u32 [cells], 7;\n", read = "ld.shared.u32 %r6, [cells];\n";
   const RunShape one_warp{.block = {32, 1, 1}};
-  check_all({{"one lane writes for all", write + "bar.warp.sync 0xffffffff;\n" + read, ""},
-             {"without", write + read, "nothing orders the two"},
-             {"a shuffle orders no memory", write + "shfl.sync.idx.b32 %r7, %r0, 0, 31, 0xffffffff;\n" + read,
-              "nothing orders the two"},
-             {"all lanes write one place in one instruction", "st.shared.u32 [cells], 7;\n", ""},
-             {"a lane reads what it wrote", "st.shared.u32 [%r5], 7;\nld.shared.u32 %r6, [%r5];", ""}},
-            one_warp);
+  check_shared_races(
+      {{"one lane writes for all", write + "bar.warp.sync 0xffffffff;\n" + read, ""},
+       {"without", write + read, "nothing orders the two"},
+       {"a shuffle orders no memory", write + "shfl.sync.idx.b32 %r7, %r0, 0, 31, 0xffffffff;\n" + read,
+        "nothing orders the two"},
+       {"all lanes write one place in one instruction", "st.shared.u32 [cells], 7;\n", ""},
+       {"a lane reads what it wrote", "st.shared.u32 [%r5], 7;\nld.shared.u32 %r6, [%r5];", ""}},
+      one_warp);
 }
 
 TEST_CASE("an mbarrier orders what its arrivals knew before what its waiters do") {
@@ -118,7 +119,7 @@ TEST_CASE("an mbarrier orders what its arrivals knew before what its waiters do"
   const std::string produce = kBarrier + "@!%p0 bra CONSUME;\nst.shared.u32 [cells], 7;\n";
   const std::string consume = "CONSUME:\n@!%p1 bra END;\n";
   const std::string end = "END:\n";
-  check_all(
+  check_shared_races(
       {{"produced and waited for", produce + arrive + consume + kWait + "ld.shared.u32 %r6, [cells];\n" + end,
         ""},
        {"not waited for", produce + arrive + consume + "ld.shared.u32 %r6, [cells];\n" + kWait + end,
@@ -153,7 +154,7 @@ TEST_CASE("an mbarrier orders what its arrivals knew before what its waiters do"
 TEST_CASE("an mbarrier is used after its init") {
   const std::string use = "@%p0 mbarrier.arrive.shared.b64 _, [bar];\n" + kWait;
   const std::string init = "@%p3 mbarrier.init.shared.b64 [bar], 1;\n";
-  check_all({{"init, meet, use", init + "bar.sync 0;\n" + use, ""}});
+  check_shared_races({{"init, meet, use", init + "bar.sync 0;\n" + use, ""}});
   // Here warp 1 goes on first. If it did not, there would be no barrier yet.
   RunShape shape{.block = {64, 1, 1}};
   const Run run = run_kernel(kernel_text(kShared + init + use + "ret;"), 64, shape);
@@ -174,24 +175,26 @@ TEST_CASE("strong accesses do not race with each other, and order what is around
   const std::string acquire = "ld.acquire.cta", release = "st.release.cta" + set + "READ:\n";
   const std::string relaxed = "st.volatile" + set + "READ:\n";
   const std::string race = "nothing orders the two";
-  check_all({{"a flag", prologue + release + reader(acquire), ""},
-             {"a weak flag", prologue + "st" + set + "READ:\n" + reader(acquire), race},
-             {"a flag that is not released", prologue + relaxed + reader(acquire), race},
-             {"nor acquired", prologue + release + reader("ld.volatile"), race},
-             {"fences on either side", prologue + fence + relaxed + reader("ld.volatile", fence), ""},
-             {"a fence on one side", prologue + fence + relaxed + reader("ld.volatile"), race},
-             {"on the other", prologue + relaxed + reader("ld.volatile", fence), race},
-             {"an atomic releases",
-              prologue + "red.release.cta.shared.add.u32 [cells+4], 1;\nREAD:\n" + reader(acquire), ""},
-             {"a relaxed one does not",
-              prologue + "red.shared.add.u32 [cells+4], 1;\nREAD:\n" + reader(acquire), race}});
+  check_shared_races(
+      {{"a flag", prologue + release + reader(acquire), ""},
+       {"a weak flag", prologue + "st" + set + "READ:\n" + reader(acquire), race},
+       {"a flag that is not released", prologue + relaxed + reader(acquire), race},
+       {"nor acquired", prologue + release + reader("ld.volatile"), race},
+       {"fences on either side", prologue + fence + relaxed + reader("ld.volatile", fence), ""},
+       {"a fence on one side", prologue + fence + relaxed + reader("ld.volatile"), race},
+       {"on the other", prologue + relaxed + reader("ld.volatile", fence), race},
+       {"an atomic releases",
+        prologue + "red.release.cta.shared.add.u32 [cells+4], 1;\nREAD:\n" + reader(acquire), ""},
+       {"a relaxed one does not", prologue + "red.shared.add.u32 [cells+4], 1;\nREAD:\n" + reader(acquire),
+        race}});
   const std::string zero = "@%p0 st.shared.u32 [cells], 0;\nbar.sync 0;\n";
   const std::string add = "atom.shared.add.u32 %r6, [cells], 1;\n";
-  check_all({{"atomics", zero + add, ""},
-             {"an atomic and a plain access", zero + "@%p0 " + add + "@%p3 st.shared.u32 [cells], 1;", race},
-             {"a plain access behind the barrier",
-              zero + add + "bar.sync 0;\n@%p0 ld.shared.u32 %r7, [cells];", ""},
-             {"behind one's own atomic only", zero + add + "@%p0 ld.shared.u32 %r7, [cells];", race}});
+  check_shared_races(
+      {{"atomics", zero + add, ""},
+       {"an atomic and a plain access", zero + "@%p0 " + add + "@%p3 st.shared.u32 [cells], 1;", race},
+       {"a plain access behind the barrier", zero + add + "bar.sync 0;\n@%p0 ld.shared.u32 %r7, [cells];",
+        ""},
+       {"behind one's own atomic only", zero + add + "@%p0 ld.shared.u32 %r7, [cells];", race}});
 }
 
 TEST_CASE("a copy is observed by those who wait for it") {
@@ -237,10 +240,11 @@ TEST_CASE("CTAs of a cluster race, too") {
   const std::string meet = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n";
   const std::string write = "@%p0 st.shared.u32 [cells], 7;\n",
                     read = "@%p0 ld.shared::cluster.u32 %r6, [%r8];\n";
-  check_all({{"met", remote + meet + write + meet + read + meet, ""},
-             {"not met", remote + meet + write + "bar.sync 0;\n" + read + meet, "nothing orders the two"}},
-            {.grid = {2, 1, 1}, .block = {32, 1, 1}, .cluster = {2, 1, 1}});
+  check_shared_races(
+      {{"met", remote + meet + write + meet + read + meet, ""},
+       {"not met", remote + meet + write + "bar.sync 0;\n" + read + meet, "nothing orders the two"}},
+      {.grid = {2, 1, 1}, .block = {32, 1, 1}, .cluster = {2, 1, 1}});
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::race_test

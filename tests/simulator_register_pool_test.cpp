@@ -7,7 +7,7 @@
 #include "simulator/launch.h"
 #include "simulator/register_pool.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::register_pool_test {
 
 namespace {
 
@@ -150,3 +150,5 @@ TEST_CASE("setmaxnreg: counts and targets that do not exist") {
   text.replace(text.find(target), target.size(), ".target sm_90");
   CHECK(error(text).find("needs sm_90a") != std::string::npos);
 }
+
+}  // namespace jfa::simulator::register_pool_test

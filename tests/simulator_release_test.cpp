@@ -7,7 +7,7 @@
 #include "simulator/mutation.h"
 #include "tests/simulator_shared_race.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::release_test {
 namespace {
 
 const RunShape kPair{.grid = {2, 1, 1}, .block = {64, 1, 1}, .cluster = {2, 1, 1}};
@@ -29,7 +29,7 @@ TEST_CASE("a relaxed arrival at the cluster's barrier releases what a fence in f
   const std::string begin = kPeer + kMeet, write = "@%p0 st.shared.u32 [cells], 7;\n";
   const std::string read = kWaitCluster + "@%p0 ld.shared::cluster.u32 %r6, [%r8];\n" + kMeet;
   const std::string fence = "fence.acq_rel.cluster;\n", meet_warp = "bar.warp.sync 0xffffffff;\n";
-  check_all(
+  check_shared_races(
       {{"an arrival releases", begin + write + kArrive + read, ""},
        {"says so", begin + write + "barrier.cluster.arrive.release.aligned;\n" + read, ""},
        {"waits that say so",
@@ -59,10 +59,10 @@ TEST_CASE("a relaxed arrival at the cluster's barrier releases what a fence in f
 TEST_CASE("a relaxed arrival at the cluster's barrier does not order a CTA's own threads either") {
   const std::string write = kPeer + kMeet + "st.shared.u32 [%r5], %r0;\n";
   const std::string read = kWaitCluster + "ld.shared.u32 %r6, [cells+252];\n" + kMeet;
-  check_all({{"released", write + kArrive + read, ""},
-             {"relaxed", write + kRelaxed + read, kRace},
-             {"beside a barrier that orders", write + kRelaxed + "bar.sync 0;\n" + read, ""}},
-            kPair);
+  check_shared_races({{"released", write + kArrive + read, ""},
+                      {"relaxed", write + kRelaxed + read, kRace},
+                      {"beside a barrier that orders", write + kRelaxed + "bar.sync 0;\n" + read, ""}},
+                     kPair);
 }
 
 TEST_CASE("fence.mbarrier_init releases inits to whoever a relaxed arrival tells, and nothing else") {
@@ -71,31 +71,32 @@ TEST_CASE("fence.mbarrier_init releases inits to whoever a relaxed arrival tells
   const std::string use = "@%p0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r10];\n" + kWait;
   const std::string met = kRelaxed + kWaitCluster, end = kMeet;
   const std::string lacking = "mbarrier.init is not ordered before";
-  check_all({{"released", kPeer + init + kArrive + kWaitCluster + use + end, ""},
-             {"forgotten", kPeer + init + met + use + end, lacking},
-             {"fenced", kPeer + init + fence + met + use + end, ""},
-             {"by the thread that made it", kPeer + init + "@%p0 " + fence + met + use + end, ""},
-             {"by another thread", kPeer + init + "@%p3 " + fence + met + use + end, lacking},
-             {"too early", kPeer + fence + init + met + use + end, lacking},
-             {"by a fence for everything", kPeer + init + "fence.acq_rel.cluster;\n" + met + use + end, ""},
-             {"two of them",
-              kPeer + init + "@%p0 " + fence + "@%p0 mbarrier.init.shared.b64 [other], 1;\n@%p0 " + fence +
-                  met + use + "@%p0 mbarrier.arrive.shared.b64 _, [other];\n" + end,
-              ""},
-             {"the second too late",
-              kPeer + init + "@%p0 " + fence + "@%p0 mbarrier.init.shared.b64 [other], 1;\n" + met + use +
-                  "@%p3 mbarrier.arrive.shared.b64 _, [other];\n" + end,
-              lacking},
-             {"handed on by those who were told",
-              kPeer + init + fence + kRelaxed + "@!%p1 barrier.cluster.wait.aligned;\nbar.sync 0;\n" +
-                  "@%p3 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r10];\n" +
-                  "@%p1 barrier.cluster.wait.aligned;\n" + kWait + end,
-              ""},
-             {"a store in front of it stays the thread's own",
-              kPeer + kMeet + "@%p0 st.shared.u32 [cells], 7;\n" + init + fence + met +
-                  "@%p0 ld.shared::cluster.u32 %r6, [%r8];\n" + use + end,
-              kRace}},
-            kPair);
+  check_shared_races(
+      {{"released", kPeer + init + kArrive + kWaitCluster + use + end, ""},
+       {"forgotten", kPeer + init + met + use + end, lacking},
+       {"fenced", kPeer + init + fence + met + use + end, ""},
+       {"by the thread that made it", kPeer + init + "@%p0 " + fence + met + use + end, ""},
+       {"by another thread", kPeer + init + "@%p3 " + fence + met + use + end, lacking},
+       {"too early", kPeer + fence + init + met + use + end, lacking},
+       {"by a fence for everything", kPeer + init + "fence.acq_rel.cluster;\n" + met + use + end, ""},
+       {"two of them",
+        kPeer + init + "@%p0 " + fence + "@%p0 mbarrier.init.shared.b64 [other], 1;\n@%p0 " + fence + met +
+            use + "@%p0 mbarrier.arrive.shared.b64 _, [other];\n" + end,
+        ""},
+       {"the second too late",
+        kPeer + init + "@%p0 " + fence + "@%p0 mbarrier.init.shared.b64 [other], 1;\n" + met + use +
+            "@%p3 mbarrier.arrive.shared.b64 _, [other];\n" + end,
+        lacking},
+       {"handed on by those who were told",
+        kPeer + init + fence + kRelaxed + "@!%p1 barrier.cluster.wait.aligned;\nbar.sync 0;\n" +
+            "@%p3 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r10];\n" +
+            "@%p1 barrier.cluster.wait.aligned;\n" + kWait + end,
+        ""},
+       {"a store in front of it stays the thread's own",
+        kPeer + kMeet + "@%p0 st.shared.u32 [cells], 7;\n" + init + fence + met +
+            "@%p0 ld.shared::cluster.u32 %r6, [%r8];\n" + use + end,
+        kRace}},
+      kPair);
 }
 
 TEST_CASE("mbarrier operations release and acquire as they say") {
@@ -112,7 +113,7 @@ TEST_CASE("mbarrier operations release and acquire as they say") {
   const std::string fence = "fence.acq_rel.cta;\n";
   const std::string release = "fence.release.sync_restrict::shared::cta.cluster;\n",
                     acquire = "fence.acquire.sync_restrict::shared::cluster.cluster;\n";
-  check_all(
+  check_shared_races(
       {{"unsaid", produce(arrive) + consume(wait), ""},
        {"said", produce("mbarrier.arrive.release.cta") + consume("try_wait.parity.acquire.cta"), ""},
        {"a relaxed arrival", produce(relaxed) + consume(wait), kRace},
@@ -131,8 +132,8 @@ TEST_CASE("mbarrier operations release and acquire as they say") {
     return kBarrier + "@!%p0 bra CONSUME;\nst.shared.u32 [cells], 7;\nmbarrier.arrive.expect_tx" + sem +
            ".shared::cta.b64 _, [bar], 0;\nCONSUME:\n@!%p1 bra END;\n";
   };
-  check_all({{"one that expects bytes", expecting("") + consume(wait), ""},
-             {"relaxed", expecting(".relaxed.cta") + consume(wait), kRace}});
+  check_shared_races({{"one that expects bytes", expecting("") + consume(wait), ""},
+                      {"relaxed", expecting(".relaxed.cta") + consume(wait), kRace}});
 }
 
 TEST_CASE("who waits for a copy by a relaxed wait has to fence") {
@@ -183,4 +184,4 @@ TEST_CASE("mutants of how a cluster meets are noticed") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::release_test

@@ -7,7 +7,7 @@
 #include "simulator/tensor_map.h"
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::requests_test {
 namespace {
 
 const Schedule kSchedules[] = {Schedule::kEager, Schedule::kLazy, Schedule::kRandom};
@@ -277,4 +277,4 @@ TEST_CASE("the index of a request that was not granted is refused") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::requests_test

@@ -10,7 +10,7 @@
 #include "tests/simulator_async.h"
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::schedule_test {
 namespace {
 
 // Every CTA takes tickets: who gets which depends on the schedule.
@@ -340,4 +340,4 @@ TEST_CASE("a trap ends the grid") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::schedule_test

@@ -38,8 +38,8 @@ struct SharedRaceCase {
 
 /// Runs each case behind kShared, on three schedules, and fails the test where it is silent and should not
 /// be, or the other way round.
-inline void check_all(const std::vector<SharedRaceCase>& cases,
-                      const RunShape& shape = {.block = {64, 1, 1}}) {
+inline void check_shared_races(const std::vector<SharedRaceCase>& cases,
+                               const RunShape& shape = {.block = {64, 1, 1}}) {
   for (const SharedRaceCase& c : cases)
     for (const Schedule schedule : {Schedule::kEager, Schedule::kLazy, Schedule::kRandom}) {
       RunShape run = shape;

@@ -3,7 +3,7 @@
 
 #include "simulator/target.h"
 
-namespace jfa::simulator {
+namespace jfa::simulator::target_test {
 namespace {
 
 Target target(std::string_view name) { return parse_target(name).value(); }
@@ -58,4 +58,4 @@ TEST_CASE("instructions that only some targets have") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator
+}  // namespace jfa::simulator::target_test

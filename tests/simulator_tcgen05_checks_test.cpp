@@ -3,7 +3,7 @@
 
 #include "tests/simulator_product_kernel.h"
 
-namespace jfa::test {
+namespace jfa::test::tcgen05_checks_test {
 namespace {
 
 using namespace simulator;
@@ -95,4 +95,4 @@ TEST_CASE("tcgen05 instructions that are not modelled are refused when the image
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::tcgen05_checks_test

@@ -6,7 +6,7 @@
 
 #include "tests/simulator_product_kernel.h"
 
-namespace jfa::test {
+namespace jfa::test::tcgen05_test {
 namespace {
 
 using namespace simulator;
@@ -112,4 +112,4 @@ TEST_CASE("products into one accumulator run in the order of issue") {
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::tcgen05_test

@@ -9,7 +9,7 @@
 
 #include "tests/simulator_tensor_program.h"
 
-namespace jfa::test {
+namespace jfa::test::tensor_copy_test {
 namespace {
 
 constexpr std::uint32_t kColumns = 64, kSharedBytes = 8192;
@@ -250,4 +250,4 @@ TEST_CASE("operands of copies and shifts") {
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::tensor_copy_test

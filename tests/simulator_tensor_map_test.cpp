@@ -10,7 +10,7 @@
 #include "simulator/tensor_map.h"
 #include "simulator/tensor_map_box.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::tensor_map_test {
 
 namespace {
 
@@ -279,3 +279,5 @@ TEST_CASE("H200: what faults") {
   CHECK(check_box(map, {4, 0}, 0x400, false).find("multiple of 16 bytes") != std::string::npos);
   CHECK(check_box(map, {0, -1}, 0x400, true).find("coordinate 1 = -1") != std::string::npos);
 }
+
+}  // namespace jfa::simulator::tensor_map_test

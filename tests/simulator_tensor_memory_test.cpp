@@ -8,7 +8,7 @@
 #include "simulator/tensor_memory_shadow.h"
 #include "simulator/tensor_memory_shape.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::tensor_memory_test {
 
 namespace {
 
@@ -313,3 +313,5 @@ TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
     load();
   }
 }
+
+}  // namespace jfa::simulator::tensor_memory_test

@@ -5,7 +5,7 @@
 
 #include "tests/simulator_async.h"
 
-namespace jfa::simulator {
+namespace jfa::simulator::tensor_pair_test {
 namespace {
 
 const std::string kMeet = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n";
@@ -258,4 +258,4 @@ TEST_CASE("a pair needs two SMs") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator
+}  // namespace jfa::simulator::tensor_pair_test

@@ -4,7 +4,7 @@
 #include "simulator/tensor_memory_shape.h"
 #include "tests/simulator_product_kernel.h"
 
-namespace jfa::test {
+namespace jfa::test::tensor_transfer_test {
 namespace {
 
 using namespace simulator;
@@ -129,4 +129,4 @@ TEST_CASE("CTAs of one SM take turns at tensor memory") {
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::tensor_transfer_test

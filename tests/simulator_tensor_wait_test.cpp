@@ -7,7 +7,7 @@
 
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::tensor_wait_test {
 namespace {
 
 // Warps 0 and 4 share a quarter of tensor memory, at %r5. Warp 0 does what `first` says, warp 4 what `second`
@@ -160,4 +160,4 @@ TEST_CASE("so do they the order in which threads issue") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::tensor_wait_test

@@ -4,7 +4,7 @@
 
 #include "simulator_tma_support.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::tensormap_test {
 
 namespace {
 
@@ -265,3 +265,5 @@ TEST_CASE("what decoding refuses") {
   CHECK(message(r + "rank.global.b1024.b32 [%a], 0;", "sm_90a") == "");
   CHECK(message(r + "swizzle_atomicity.b1024.b32 [%a], 3;", "sm_100a") == "");
 }
+
+}  // namespace jfa::simulator::tensormap_test

@@ -3,7 +3,7 @@
 
 #include "simulator_tma_support.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::tma_checks_test {
 
 TEST_CASE("waiting for a load: not at all, or for too few or too many bytes") {
   check_mistakes({
@@ -115,3 +115,5 @@ TEST_CASE("the proxy fence may be the writers', the storing thread's, or of some
       CHECK_MESSAGE(result.ok, result.report.text());
     }
 }
+
+}  // namespace jfa::simulator::tma_checks_test

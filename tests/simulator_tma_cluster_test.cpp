@@ -3,7 +3,7 @@
 
 #include "simulator_tma_support.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::tma_cluster_test {
 
 namespace {
 
@@ -143,3 +143,5 @@ TEST_CASE("a barrier in another CTA than the destination needs cta_group::2") {
     CHECK(result.report.message.find("its mbarrier in CTA rank") != std::string::npos);
   }
 }
+
+}  // namespace jfa::simulator::tma_cluster_test

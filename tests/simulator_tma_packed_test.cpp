@@ -5,7 +5,7 @@
 #include "simulator/tensor_map.h"
 #include "simulator_async.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::tma_packed_test {
 
 namespace {
 
@@ -149,3 +149,5 @@ TEST_CASE("what maps of narrow elements must keep to") {
   REQUIRE(encode(&store.map, store.in, u6).empty());
   CHECK(has(load(store, {}).report.text(), "a store of a padded type"));
 }
+
+}  // namespace jfa::simulator::tma_packed_test

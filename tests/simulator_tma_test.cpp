@@ -6,7 +6,7 @@
 #include "simulator/tma.h"
 #include "simulator_tma_support.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::tma_test {
 
 TEST_CASE("a 128x64 bf16 tile lands under the 128-byte swizzle") {
   PtxRun run(kPrologue + kLoad + kWait + kCopyOut);
@@ -194,3 +194,5 @@ TEST_CASE("bulk copies in, out and through a reduction") {
        ErrorKind::kInvalidOperand, "size 24"},
   });
 }
+
+}  // namespace jfa::simulator::tma_test

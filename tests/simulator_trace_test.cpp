@@ -10,7 +10,7 @@
 #include "tests/simulator_async.h"
 #include "tools/jfa_sim/trace_file.h"
 
-namespace jfa::simulator {
+namespace jfa::simulator::trace_test {
 namespace {
 
 using nlohmann::json;
@@ -90,4 +90,4 @@ TEST_CASE("a trace has warps, waits, operations and phases of every CTA") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator
+}  // namespace jfa::simulator::trace_test

@@ -3,7 +3,7 @@
 
 #include "tests/simulator_tma_support.h"
 
-namespace jfa::simulator {
+namespace jfa::simulator::unchecked_test {
 namespace {
 
 struct Program {
@@ -221,4 +221,4 @@ TEST_CASE("checks off: hangs, traps and what the machine cannot do stay errors")
 }
 
 }  // namespace
-}  // namespace jfa::simulator
+}  // namespace jfa::simulator::unchecked_test

@@ -9,7 +9,7 @@
 #include "simulator/float_format.h"
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::warp_matrix_test {
 namespace {
 
 using Words = std::vector<std::uint32_t>;
@@ -277,4 +277,4 @@ TEST_CASE("mma.sync with the wrong number of registers is refused") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::warp_matrix_test

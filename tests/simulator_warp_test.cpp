@@ -3,7 +3,7 @@
 
 #include "tests/simulator_one_op.h"
 
-namespace jfa::simulator::test {
+namespace jfa::simulator::test::warp_test {
 namespace {
 
 using V32 = std::vector<std::uint32_t>;
@@ -235,4 +235,4 @@ TEST_CASE("a member mask that excludes its lane is refused") {
 }
 
 }  // namespace
-}  // namespace jfa::simulator::test
+}  // namespace jfa::simulator::test::warp_test

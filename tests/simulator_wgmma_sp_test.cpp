@@ -10,7 +10,7 @@
 #include "tests/simulator_sparse_matrix.h"
 #include "tools/conformance/session.h"
 
-namespace jfa::test {
+namespace jfa::test::wgmma_sp_test {
 namespace {
 
 using namespace simulator;
@@ -369,4 +369,4 @@ TEST_CASE("wgmma.sp: registers belong to the tensor core until they are waited f
 }
 
 }  // namespace
-}  // namespace jfa::test
+}  // namespace jfa::test::wgmma_sp_test

@@ -14,7 +14,7 @@
 #include "simulator/matrix_descriptor.h"
 #include "simulator/mma.h"
 
-using namespace jfa::simulator;
+namespace jfa::simulator::wgmma_test {
 
 namespace {
 
@@ -574,3 +574,5 @@ TEST_CASE("wgmma: operands that do not exist") {
   has(load_error("%p1, 1, 1, 0, 0;", "%p1, 1, 1, 0, 2;"), "MN-major");
   has(load_error("%p1, 1, 1, 0, 0;", "%p1, 1, 1, 0, 0, 0;"), "operand 8");
 }
+
+}  // namespace jfa::simulator::wgmma_test

@@ -16,16 +16,32 @@ if(TARGET jfa)
     SOURCES tools_run_test.cpp command_runner.cpp
     LIBRARIES jfa_test_problems jfa_attention_file fmt::fmt
     LABELS simulator)
+  target_compile_definitions(tools_run_test PRIVATE JFA_SAMPLES="${PROJECT_SOURCE_DIR}/samples")
   jfa_add_test(tools_precompile_test
     SOURCES tools_precompile_test.cpp command_runner.cpp
     LIBRARIES fmt::fmt
+    LABELS tools)
+  jfa_add_test(tools_log_test
+    SOURCES tools_log_test.cpp command_runner.cpp
     LABELS tools)
   jfa_add_test(tools_streams_test
     SOURCES tools_streams_test.cpp command_runner.cpp
     LABELS tools)
   target_compile_definitions(tools_streams_test PRIVATE JFA_SIM_TOOL="$<TARGET_FILE:jfa-sim>")
   add_dependencies(tools_streams_test jfa-sim jfa-bench jfa-conformance)
-  foreach(name tools_run_test tools_precompile_test tools_streams_test)
+  jfa_add_test(tools_command_line_test
+    SOURCES tools_command_line_test.cpp command_runner.cpp
+    LIBRARIES jfa_command_app
+    LABELS tools)
+  target_compile_definitions(tools_command_line_test PRIVATE JFA_SIM_TOOL="$<TARGET_FILE:jfa-sim>")
+  add_dependencies(tools_command_line_test jfa-sim jfa-bench jfa-conformance)
+  jfa_add_test(tools_doctor_test
+    SOURCES tools_doctor_test.cpp command_runner.cpp
+    LIBRARIES jfa_cache jfa_generator nlohmann_json::nlohmann_json
+    LABELS tools)
+  target_compile_definitions(tools_doctor_test PRIVATE JFA_FAKE_NVRTC_OLD="$<TARGET_FILE:jfa_fake_nvrtc_old>")
+  add_dependencies(tools_doctor_test jfa_fake_nvrtc_old)
+  foreach(name tools_run_test tools_log_test tools_precompile_test tools_streams_test tools_command_line_test tools_doctor_test)
     target_compile_definitions(${name} PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
     add_dependencies(${name} jfa)
   endforeach()

@@ -108,17 +108,47 @@ TEST_CASE("bug-pool 97: every kernel exists for every target that was asked for"
   CHECK(files_below(directory / "cache") == 4);
 }
 
+TEST_CASE("--default fills in what no option says, and --list compiles nothing") {
+  const auto lines = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"precompile", "--list"});
+    const CommandResult result = jfa_command(options, {"JFA_NVRTC=/nonexistent"});
+    CHECK(result.exit_code == 0);
+    return result.output;
+  };
+  const auto count = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  CHECK(count(lines({"--default"})) == 96);
+  CHECK(lines({"--default", "--pass", "forward", "--dtype", "fp16", "--head-dim", "64", "--groups", "1",
+               "--target", "sm_90a", "--window", "7"}) ==
+        "forward-fp16-d64-w7-sm_90a\nforward-fp16-d64-w7-pma-sm_90a\n");
+  CHECK(count(lines({"--default", "--broadcast-q"})) == 48);
+}
+
+TEST_CASE("on a terminal precompile shows share, kernel and time in one line that it draws anew") {
+  const TemporaryDirectory directory;
+  // script(1) gives it a terminal. The kernel takes more than the second after which something is said.
+  const std::string command = std::string(JFA_TOOL) +
+                              " precompile --head-dim 128 --pass backward --groups 3 --cache-dir " +
+                              (directory / "cache");
+  const CommandResult result = run_command({"/usr/bin/script", "-qec", command, "/dev/null"});
+  CAPTURE(result.output);
+  CHECK(result.exit_code == 0);
+  CHECK(has(result.output, "\rjfa precompile: compiling … "));
+  CHECK(has(result.output, " s, 0 of 1 (0 %), backward-bf16-d128-g3-sm_100f\x1b[K"));
+  CHECK(has(result.output, "1 of 1 (100 %), done"));
+}
+
 TEST_CASE("precompile refuses in one line") {
   const TemporaryDirectory directory;
   const auto refused = [](std::vector<std::string> options, const std::string& part) {
     options.insert(options.begin(), "precompile");
     return one_line(jfa_command(options), "jfa precompile: ", part);
   };
-  CHECK(refused({}, "--head-dim or --sweep"));
+  CHECK(refused({}, "--default, --head-dim or --sweep"));
   CHECK(refused({"--head-dim", "64", "12"}, "head_dim 12"));
   CHECK(refused({"--sweep", directory / "missing.json"}, "missing.json"));
   std::ofstream(directory / "bad.json") << R"([{"head_dim": 64}, {"head_dim": 64, "windows": 3}])";
-  CHECK(refused({"--sweep", directory / "bad.json"}, "entry 1 has the unknown field 'windows'"));
+  CHECK(refused({"--sweep", directory / "bad.json"},
+                "line 1, column 37: entry 1 has the unknown field 'windows'"));
   std::ofstream(directory / "file") << "in the way";
   CHECK(refused({"--head-dim", "16", "--cache-dir", directory / "file"}, directory / "file"));
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <sstream>
 
+#include "jfa/version.h"
 #include "tests/command_runner.h"
 #include "tests/problems.h"
 #include "tools/attention_file.h"
@@ -178,7 +179,7 @@ TEST_CASE("bad files are refused in one line that names argument and value") {
   }
   SUBCASE("options") {
     refused(nothing, {"window -1"}, {"--window", "-1"});
-    refused(nothing, {"scale inf"}, {"--scale", "inf"});
+    refused(nothing, {"--scale: 'inf' is not a finite number"}, {"--scale", "inf"});
     refused(nothing, {"--scale", "x"}, {"--scale", "x"});
     refused(nothing, {"--window", "1.5"}, {"--window", "1.5"});
     refused(nothing, {"--nonsense"}, {"--nonsense"});
@@ -212,7 +213,7 @@ TEST_CASE("help and usage") {
     CHECK(help.output.find(option) != std::string::npos);
   }
   CHECK(run_command({JFA_TOOL, "--help"}).output.find("precompile") != std::string::npos);
-  CHECK(run_command({JFA_TOOL, "--version"}).output.rfind("jfa ", 0) == 0);
+  CHECK(run_command({JFA_TOOL, "--version"}).output == fmt::format("jfa {}\n", version_and_commit()));
   const CommandResult bare = run_command({JFA_TOOL});
   CHECK(bare.exit_code == 2);
   CHECK(bare.error.find("doctor") != std::string::npos);
@@ -342,6 +343,16 @@ TEST_CASE("--backward refuses a bad output_grad or lse_grad by name") {
   refused([](Tensors& t) { t.map["output_grad"].shape = {28, 1, 16}; }, {"output_grad."});
   refused([](Tensors& t) { t.map["lse_grad"].dtype = "I32"; }, {"'lse_grad'", "not F32"});
   refused([](Tensors& t) { t.map["lse_grad"].shape = {14, 2}; }, {"lse_grad", "[2, 14]"});
+}
+
+TEST_CASE("the bundled sample with an output_grad has a backward") {
+  const CommandResult result = jfa_run(JFA_SAMPLES "/gradients.safetensors", {"--backward", "--check"});
+  CAPTURE(result.error);
+  CAPTURE(result.output);
+  CHECK(result.exit_code == 0);
+  CHECK(result.output.find("key_grad") != std::string::npos);
+  check_one_line(jfa_run(JFA_SAMPLES "/sentences.safetensors", {"--backward"}),
+                 {"has no tensor 'output_grad', which a backward needs"});
 }
 
 TEST_CASE("a typo in the output's name costs no run") {

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "generator/plan.h"
 #include "tools/sweep.h"
 
 namespace jfa::test {
@@ -65,23 +66,52 @@ TEST_CASE("bug-pool 46: a configuration survives the sweep file, and copies, fie
   CHECK(specialize(moved).value() == direct);
 }
 
-TEST_CASE("sweep files that cannot be used are refused by entry, field and value") {
+TEST_CASE("sweep files that cannot be used are refused by line, column, entry, field and value") {
   CHECK(error_of("{").find("s.json: not JSON: parse error at line 1, column 2") == 0);
-  CHECK(error_of(R"([{"head_dim": 64, "head_dim": 128}])") == "s.json: names 'head_dim' twice");
+  CHECK(error_of(R"([{"head_dim": 64,}])").find("s.json: not JSON: parse error at line 1, column 18") == 0);
+  CHECK(error_of(R"([{"head_dim": 64, "head_dim": 128}])") ==
+        "s.json: line 1, column 19: names 'head_dim' twice");
   CHECK(error_of(R"([{"head_dim": 18446744073709551615}])") ==
-        "s.json: entry 0 has head_dim 18446744073709551615");
-  CHECK(error_of("{}") == "s.json: not a JSON list of configurations");
-  CHECK(error_of("[7]") == "s.json: entry 0 is not an object: 7");
-  CHECK(error_of("[{}]") == "s.json: entry 0 has no head_dim");
-  CHECK(error_of(R"([{"head_dim": []}])") == "s.json: entry 0 has no head_dim");
-  CHECK(error_of(R"([{"head_dim": "64"}])") == "s.json: entry 0 has head_dim \"64\"");
-  CHECK(error_of(R"([{"head_dim": 64, "window": "none"}])") == "s.json: entry 0 has window \"none\"");
-  CHECK(error_of(R"([{"head_dim": 64, "broadcast_q": 1}])") == "s.json: entry 0 has broadcast_q 1");
-  CHECK(error_of(R"([{"head_dim": 64, "colour": 1}])") == "s.json: entry 0 has the unknown field 'colour'");
+        "s.json: line 1, column 3: entry 0 has head_dim 18446744073709551615");
+  CHECK(error_of("{}") == "s.json: line 1, column 1: not a JSON list of configurations");
+  CHECK(error_of("[7]") == "s.json: line 1, column 2: entry 0 is not an object: 7");
+  CHECK(error_of("[{}]") == "s.json: line 1, column 2: entry 0 has no head_dim");
+  CHECK(error_of(R"([{"head_dim": []}])") == "s.json: line 1, column 3: entry 0 has no head_dim");
+  CHECK(error_of(R"([{"head_dim": "64"}])") == "s.json: line 1, column 3: entry 0 has head_dim \"64\"");
+  CHECK(error_of(R"([{"head_dim": 64, "window": "none"}])") ==
+        "s.json: line 1, column 19: entry 0 has window \"none\"");
+  CHECK(error_of(R"([{"head_dim": 64, "broadcast_q": 1}])") ==
+        "s.json: line 1, column 19: entry 0 has broadcast_q 1");
+  CHECK(error_of("[\n  {\"head_dim\": 64},\n  {\"head_dim\": 64, \"colour\": 1}\n]") ==
+        "s.json: line 3, column 20: entry 1 has the unknown field 'colour'");
+  CHECK(error_of("[{\"groups\": [1, 2,\n  // a comment, with a [ in it\n  \"x\"]}]") ==
+        "s.json: line 3, column 3: entry 0 has groups \"x\"");
   CHECK(error_of(R"([{"head_dim": 64, "window": -1}])").find("window -1") != std::string::npos);
   CHECK(error_of(R"([{"head_dim": 64, "dtype": "fp8"}])").find("'fp8'") != std::string::npos);
   CHECK(error_of(R"([{"head_dim": 64, "pass": "back"}])").find("'back'") != std::string::npos);
   CHECK(error_of(R"([{"head_dim": 64, "target": "sm_1"}])").find("'sm_1'") != std::string::npos);
+  // What only the generator refuses is named by its entry, too.
+  CHECK(error_of("[{\"head_dim\": 64},\n {\"head_dim\": 12}]") ==
+        "s.json: line 2, column 2: entry 1: head_dim 12 is not a multiple of 8 between 8 and 128");
+}
+
+TEST_CASE("the default set is 96 kernels, each of which there is, and whose name leads back to it") {
+  const auto specs = tools::expand(tools::default_sweep());
+  REQUIRE(specs.ok());
+  CHECK(specs->size() == 96);
+  for (const KernelSpec& spec : *specs) {
+    CAPTURE(name(spec));
+    CHECK(plan(spec).ok());
+    CHECK(spec_named(name(spec)) == spec);
+  }
+  KernelSpec windowed = specs->back();
+  windowed.window = 0;
+  windowed.groups = 65536;
+  CHECK(spec_named(name(windowed)) == windowed);
+  for (const char* no_name :
+       {"", "forward", "forward-bf16-d128", "forward-bf16-d128x-sm_100f", "sideways-bf16-d64-sm_100f",
+        "forward-bf16-d64-sm_42", "forward-bf16-d64-g1-sm_90a"})
+    CHECK_FALSE(spec_named(no_name));
 }
 
 TEST_CASE("a sweep that would take for ever is counted and refused, not begun") {

@@ -75,6 +75,9 @@ Result<AttentionFile> read_attention_file(const std::string& path, bool broadcas
   if (status.ok() && finder.has("output_offset")) {
     status = finder.find_offsets("output_offset", result.output_offset);
   }
+  if (status.ok() && backward && !finder.has("output_grad"))
+    status = Status::invalid_argument(
+        fmt::format("{}: has no tensor 'output_grad', which a backward needs", path));
   if (status.ok() && backward) status = finder.find_values("output_grad", result.output_grad);
   if (status.ok() && backward && finder.has("lse_grad"))
     status = finder.find_floats("lse_grad", result.lse_grad);

@@ -18,18 +18,22 @@ using Kind = BenchShape::Kind;
 // Beyond it PyTorch's generator takes two draws for one number.
 constexpr std::int64_t kLengthLimit = std::int64_t{1} << 28;
 constexpr std::int64_t kRowLimit = std::int64_t{1} << 30;
+constexpr const char* kShapes = "shapes";
 
 // Reads one shape; remembers the first error.
 class ShapeReader {
  public:
-  ShapeReader(std::string_view file, std::size_t index, const Json& entry)
-      : where_(fmt::format("{}: shape {}", file, index)), entry_(entry) {}
+  ShapeReader(std::string_view file, std::string_view text, std::size_t index, const Json& entry)
+      : file_(file), text_(text), index_(index), name_(fmt::format("shape {}", index)), entry_(entry) {}
 
   Result<BenchShape> read() {
-    if (!entry_.is_object()) return Status::invalid_argument(where_ + " is not an object");
+    if (!entry_.is_object()) {
+      refuse("is not an object");
+      return error_;
+    }
     BenchShape shape;
     text("name", &shape.name);
-    where_ += fmt::format(" '{}'", shown(shape.name));
+    name_ += fmt::format(" '{}'", shown(shape.name));
     std::string kind;
     text("kind", &kind);
     number("batch", 1, &shape.batch);
@@ -46,7 +50,7 @@ class ShapeReader {
       number("max_q", 0, &shape.max_q);
       fill("fill_q", &shape.fill_q);
     } else if (kind != "self") {
-      refuse(fmt::format("has kind '{}': self, cross and pma are known", shown(kind)));
+      refuse(fmt::format("has kind '{}': self, cross and pma are known", shown(kind)), "kind");
     }
     if (entry_.contains("window")) number("window", 0, &shape.window.emplace());
     std::int64_t seed = shape.seed;
@@ -58,8 +62,12 @@ class ShapeReader {
   }
 
  private:
-  void refuse(std::string_view what) {
-    if (error_.ok()) error_ = Status::invalid_argument(fmt::format("{} {}", where_, what));
+  void refuse(std::string_view what, std::string_view field = {}) {
+    if (!error_.ok()) return;
+    std::vector<std::string> path{kShapes, std::to_string(index_)};
+    if (!field.empty()) path.emplace_back(field);
+    error_ =
+        Status::invalid_argument(fmt::format("{}: {} {}", json_place(file_, text_, {}, path), name_, what));
   }
 
   const Json* find(const char* field) {
@@ -76,7 +84,7 @@ class ShapeReader {
     if (json->is_string()) {
       *value = json->get<std::string>();
     } else {
-      refuse(fmt::format("has {} {}: not a text", field, shown_json(*json)));
+      refuse(fmt::format("has {} {}: not a text", field, shown_json(*json)), field);
     }
   }
 
@@ -86,7 +94,8 @@ class ShapeReader {
     if (json->is_number_integer() && *json >= least && *json < kLengthLimit) {
       *value = json->get<std::int64_t>();
     } else {
-      refuse(fmt::format("has {} {}: not a whole number from {} to 2^28", field, shown_json(*json), least));
+      refuse(fmt::format("has {} {}: not a whole number from {} to 2^28", field, shown_json(*json), least),
+             field);
     }
   }
 
@@ -101,7 +110,7 @@ class ShapeReader {
     if (json->is_number() && *json > 0 && *json <= 1) {
       *value = json->get<double>();
     } else {
-      refuse(fmt::format("has {} {}: not above 0 and at most 1", field, shown_json(*json)));
+      refuse(fmt::format("has {} {}: not above 0 and at most 1", field, shown_json(*json)), field);
     }
   }
 
@@ -109,7 +118,7 @@ class ShapeReader {
   void check(const BenchShape& shape) {
     for (const auto& [field, value] : entry_.items()) {
       if (std::find(known_.begin(), known_.end(), field) == known_.end())
-        refuse(fmt::format("has the unknown field '{}'", shown(field)));
+        refuse(fmt::format("has the unknown field '{}'", shown(field)), field);
     }
     if (shape.heads % shape.groups != 0)
       refuse(fmt::format("has {} heads, not a multiple of its {} groups", shape.heads, shape.groups));
@@ -118,7 +127,10 @@ class ShapeReader {
       refuse(fmt::format("may have 2^30 rows or more: batch {} of length {}", shape.batch, longest));
   }
 
-  std::string where_;
+  std::string_view file_;
+  std::string_view text_;
+  std::size_t index_;
+  std::string name_;
   const Json& entry_;
   std::vector<std::string> known_;
   Status error_;
@@ -160,12 +172,13 @@ std::int64_t pairs_of(std::int64_t queries, std::int64_t keys, std::optional<std
 Result<std::vector<BenchShape>> parse_shapes(std::string_view file, std::string_view text) {
   const Result<Json> json = parse_json(file, text);
   if (!json) return json.status();
-  const auto list = json->find("shapes");
+  const auto list = json->find(kShapes);
   if (!json->is_object() || list == json->end() || !list->is_array())
-    return Status::invalid_argument(fmt::format("{}: has no list 'shapes'", file));
+    return Status::invalid_argument(
+        fmt::format("{}: has no list '{}'", json_place(file, text, {}, {}), kShapes));
   std::vector<BenchShape> shapes;
   for (const Json& entry : *list) {
-    Result<BenchShape> shape = ShapeReader(file, shapes.size(), entry).read();
+    Result<BenchShape> shape = ShapeReader(file, text, shapes.size(), entry).read();
     if (!shape) return shape.status();
     shapes.push_back(std::move(*shape));
   }

@@ -1,5 +1,6 @@
 // jfa bench: how fast attentions of given shapes are on a device.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "tools/bench_timer.h"
 #include "tools/command_line.h"
 #include "tools/input_file.h"
+#include "tools/option_checks.h"
 #include "tools/output_file.h"
 #include "tools/standard_streams.h"
 #include "tools/sweep.h"
@@ -24,7 +26,7 @@
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "bench";
+constexpr std::string_view kBenchCommand = "bench";
 using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
@@ -52,8 +54,12 @@ Result<std::vector<BenchShape>> read_shapes(const BenchOptions& options) {
   for (const std::string& name : options.only) {
     const auto found = std::find_if(shapes->begin(), shapes->end(),
                                     [&](const BenchShape& shape) { return shape.name == name; });
-    if (found == shapes->end())
-      return Status::invalid_argument(fmt::format("{}: has no shape '{}'", options.shapes_file, name));
+    if (found == shapes->end()) {
+      std::vector<std::string> names;
+      for (const BenchShape& shape : *shapes) names.push_back(shape.name);
+      return Status::invalid_argument(fmt::format("{}: has no shape '{}'; there are {}", options.shapes_file,
+                                                  name, fmt::join(names, ", ")));
+    }
     chosen.push_back(*found);
   }
   return chosen;
@@ -133,28 +139,27 @@ Json report(const BenchProblem& problem, Pass pass, const BenchTimes& times, con
           {"share_of_matrix_peak", peak_share}};
 }
 
-int run_shapes(Device& device, const BenchOptions& options, Pass pass, Json& json) {
-  const Result<std::vector<BenchShape>> shapes = read_shapes(options);
-  if (!shapes) return fail(kCommand, shapes.status());
+int run_shapes(Device& device, const std::vector<BenchShape>& shapes, const BenchOptions& options, Pass pass,
+               Json& json) {
   const Result<std::unique_ptr<BenchTimer>> made = BenchTimer::make(device, options.repeats);
-  if (!made) return fail(kCommand, made.status());
+  if (!made) return fail(kBenchCommand, made.status());
   BenchTimer& timer = **made;
   const Result<double> copy_gb_per_s = timer.copy_bandwidth();
-  if (!copy_gb_per_s) return fail(kCommand, copy_gb_per_s.status());
+  if (!copy_gb_per_s) return fail(kBenchCommand, copy_gb_per_s.status());
   const Limits limits{*copy_gb_per_s, matrix_peak_tflops(device)};
   json["copy_gb_per_s"] = limits.copy_gb_per_s;
   json["matrix_peak_tflops"] = limits.matrix_peak_tflops;
   json["shapes"] = Json::array();
   print_head(limits);
   int exit_code = kSuccess;
-  for (const BenchShape& shape : *shapes) {
+  for (const BenchShape& shape : shapes) {
     const BenchProblem problem = draw(shape);
     const Result<BenchTimes> times = measure(device, timer, problem, pass);
     if (times) {
       json["shapes"].push_back(report(problem, pass, *times, limits));
       continue;
     }
-    note(kCommand, fmt::format("{}: {}", shape.name, times.status().message()));
+    note(kBenchCommand, fmt::format("{}: {}", shape.name, times.status().message()));
     json["shapes"].push_back({{"name", shape.name}, {"error", times.status().message()}});
     exit_code = kNegative;
   }
@@ -163,7 +168,7 @@ int run_shapes(Device& device, const BenchOptions& options, Pass pass, Json& jso
 
 int run_overhead(Device& device, Json& json) {
   const Result<Overhead> overhead = measure_overhead(device);
-  if (!overhead) return fail(kCommand, overhead.status());
+  if (!overhead) return fail(kBenchCommand, overhead.status());
   const double more_us = overhead->with_workspace_us - overhead->bare_us;
   tell(
       fmt::format("host time of one forward(), median, in microseconds\n"
@@ -181,20 +186,24 @@ int run_overhead(Device& device, Json& json) {
 
 int bench(const BenchOptions& options) {
   if (options.shapes_file.empty() && !options.overhead)
-    return fail(kCommand,
+    return fail(kBenchCommand,
                 Status::invalid_argument("nothing to measure: give --shapes FILE, --overhead, or both"));
   const Result<Pass> pass = parse_pass(options.pass);
-  if (!pass) return fail(kCommand, pass.status());
+  if (!pass) return fail(kBenchCommand, pass.status());
+  Result<std::vector<BenchShape>> shapes = std::vector<BenchShape>();
+  if (!options.shapes_file.empty()) shapes = read_shapes(options);
+  if (!shapes) return fail(kBenchCommand, shapes.status());
   Result<std::optional<OutputFile>> json_file = open_if_given(options.json_file);
-  if (!json_file) return fail(kCommand, json_file.status());
+  if (!json_file) return fail(kBenchCommand, json_file.status());
   Result<Device> device = Device::open(options.device);
-  if (!device) return fail(kCommand, device.status());
+  if (!device) return fail(kBenchCommand, device.status());
   const Device::Impl& impl = device->impl();
   int driver_version = 0;
   (void)impl.driver.cuDriverGetVersion(&driver_version);  // for the record only
   tell(fmt::format("{} on {} ({}), kernels for {}, median of {}\n", options.pass, device->name(),
                    impl.gpu_name, device->target(), options.repeats));
-  if (device->simulated()) note(kCommand, "times are those of the simulator on this machine, not a GPU's");
+  if (device->simulated())
+    note(kBenchCommand, "times are those of the simulator on this machine, not a GPU's");
   Json json{{"jfa", version_and_commit()},
             {"device", device->name()},
             {"gpu", impl.gpu_name},
@@ -206,10 +215,10 @@ int bench(const BenchOptions& options) {
   int exit_code = kSuccess;
   if (options.overhead) exit_code = run_overhead(*device, json);
   if (exit_code == kSuccess && !options.shapes_file.empty())
-    exit_code = run_shapes(*device, options, *pass, json);
+    exit_code = run_shapes(*device, *shapes, options, *pass, json);
   if (exit_code == kFailure || !*json_file) return exit_code;
   const Status status = (*json_file)->write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  return status.ok() ? exit_code : fail(kCommand, status);
+  return status.ok() ? exit_code : fail(kBenchCommand, status);
 }
 
 }  // namespace
@@ -225,15 +234,17 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       "backward), GB/s the bytes that must move once.\n"
       "Exit status: 0, 1 if some shape could not be measured, 2 on any other error.");
   command.add_option("--shapes", options->shapes_file, "what to measure")->type_name("FILE");
-  command.add_option("--only", options->only, "only the shapes of these names, in this order")
-      ->type_name("NAME")
-      ->delimiter(',');
+  list(command.add_option("--only", options->only, "only the shapes of these names, in this order"))
+      ->type_name("NAME");
   command.add_option("--device", options->device, "cuda:N, or a simulated GPU, for a trial with tiny shapes")
+      ->type_name("DEVICE")
       ->capture_default_str();
-  command.add_option("--pass", options->pass, "forward or backward")->capture_default_str();
-  command.add_option("--repeat", options->repeats, "how many runs to take the median of")
+  command.add_option("--pass", options->pass, "of the attention")
+      ->type_name("forward|backward")
+      ->capture_default_str();
+  whole<int>(command.add_option("--repeat", options->repeats, "how many runs to take the median of"), 1,
+             100000)
       ->type_name("N")
-      ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command.add_option("--json", options->json_file, "where to write all numbers; - is stdout")
       ->type_name("OUT");

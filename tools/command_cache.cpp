@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kCommand = "cache";
+constexpr std::string_view kCacheCommand = "cache";
 
 struct OpenDirectory {
   EntryDirectory entries;
@@ -44,7 +44,7 @@ void print(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json:
 
 int list(const CacheCommandOptions& options) {
   auto directory = open_directory(options);
-  if (!directory) return fail(kCommand, directory.status());
+  if (!directory) return fail(kCacheCommand, directory.status());
   FileSystem& files = directory->entries.files();
   Table table({"NAME", "TARGET", "SIZE", "COMPILE", "USED", "REQUEST", "COMPILER"});
   Json json = Json::array();
@@ -81,7 +81,7 @@ struct Share {
 
 int stats(const CacheCommandOptions& options) {
   auto directory = open_directory(options);
-  if (!directory) return fail(kCommand, directory.status());
+  if (!directory) return fail(kCacheCommand, directory.status());
   EntryDirectory& entries = directory->entries;
   std::map<std::string, Share> by_target;
   std::map<std::string, Share> by_compiler;
@@ -126,7 +126,7 @@ int stats(const CacheCommandOptions& options) {
 
 int verify_all(const CacheCommandOptions& options) {
   auto directory = open_directory(options);
-  if (!directory) return fail(kCommand, directory.status());
+  if (!directory) return fail(kCacheCommand, directory.status());
   const std::size_t count = stored_entries(directory->entries).size();
   const std::vector<DamagedEntry> damaged = verify(directory->entries, options.move_aside);
   if (options.json) {
@@ -144,9 +144,10 @@ int verify_all(const CacheCommandOptions& options) {
 
 int trim_now(const CacheCommandOptions& options) {
   auto directory = open_directory(options);
-  if (!directory) return fail(kCommand, directory.status());
+  if (!directory) return fail(kCacheCommand, directory.status());
   const TrimOutcome outcome = trim(directory->entries, trim_policy(directory->options.max_bytes));
-  if (outcome.busy) return fail(kCommand, Status::unavailable("another process is trimming the directory"));
+  if (outcome.busy)
+    return fail(kCacheCommand, Status::unavailable("another process is trimming the directory"));
   if (options.json) {
     print({{"entries", outcome.entries},
            {"bytes", outcome.bytes},
@@ -163,7 +164,7 @@ int trim_now(const CacheCommandOptions& options) {
 
 int clear_all(const CacheCommandOptions& options) {
   auto directory = open_directory(options);
-  if (!directory) return fail(kCommand, directory.status());
+  if (!directory) return fail(kCacheCommand, directory.status());
   const ClearOutcome outcome = clear(directory->entries);
   if (options.json) {
     print({{"removed", outcome.removed}, {"bytes", outcome.bytes}, {"failed", outcome.failed}});
@@ -171,7 +172,7 @@ int clear_all(const CacheCommandOptions& options) {
     fmt::print("removed {} files, {}\n", outcome.removed, human_bytes(outcome.bytes));
   }
   if (outcome.failed == 0) return kSuccess;
-  note(kCommand,
+  note(kCacheCommand,
        fmt::format("{} files could not be removed, the first is {}", outcome.failed, outcome.failure));
   return kNegative;
 }

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -20,6 +22,7 @@
 #include "tools/conformance/doubts.h"
 #include "tools/conformance/item.h"
 #include "tools/conformance/supervisor.h"
+#include "tools/option_checks.h"
 #include "tools/output_file.h"
 #include "tools/standard_streams.h"
 
@@ -29,7 +32,7 @@ namespace {
 using namespace conformance;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kCommand = "conformance";
+constexpr std::string_view kConformanceCommand = "conformance";
 constexpr std::size_t kKeptCharacters = 2000;  // of what a suite's case wrote
 constexpr const char* kSuites[] = {"forward_suite_test", "forward_edges_test", "backward_suite_test"};
 
@@ -58,17 +61,22 @@ std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").
 
 // --- The child
 
+int refuse(const Status& status) {
+  write_refusal(status.message());
+  return kFailure;
+}
+
 // Before the first item's answer it tells of the device, by way of the supervisor's extra item 0.
 int run_child(const Options& options) {
   const std::vector<Item> all = items(options.only);
   Golden golden;
   if (!options.golden.empty()) {
     Result<Golden> read = read_golden(options.golden);
-    if (!read) return fail(kCommand, read.status());
+    if (!read) return refuse(read.status());
     golden = *std::move(read);
   }
   Result<std::unique_ptr<Session>> session = Session::open(options.device);
-  if (!session) return fail(kCommand, session.status());
+  if (!session) return refuse(session.status());
   for (auto i = static_cast<std::size_t>(options.child_from); i <= all.size(); ++i) {
     write_begin(i);
     if (i == 0) {
@@ -220,10 +228,17 @@ std::vector<std::string> suites_of(const Options& options) {
 }
 
 int run_parent(const Options& options) {
+  for (const std::string& suite : options.suites)
+    if (::access(suite.c_str(), X_OK) != 0)
+      return fail(kConformanceCommand,
+                  Status::unavailable(fmt::format("--suite {}: {}", suite, std::strerror(errno))));
+  if (!options.golden.empty())
+    if (const Result<Golden> golden = read_golden(options.golden); !golden)
+      return fail(kConformanceCommand, golden.status());
   Result<std::optional<OutputFile>> report_file = open_if_given(options.json);
-  if (!report_file) return fail(kCommand, report_file.status());
+  if (!report_file) return fail(kConformanceCommand, report_file.status());
   Result<std::optional<OutputFile>> golden_file = open_if_given(options.record);
-  if (!golden_file) return fail(kCommand, golden_file.status());
+  if (!golden_file) return fail(kConformanceCommand, golden_file.status());
   const std::vector<Item> all = items(options.only);
   SupervisorOptions supervisor;
   supervisor.command = {own_path(), "--device", options.device};
@@ -259,7 +274,7 @@ int run_parent(const Options& options) {
     done.push_back(std::move(json));
   };
   const auto outcomes = supervise(supervisor);
-  if (!outcomes) return fail(kCommand, outcomes.status());
+  if (!outcomes) return fail(kConformanceCommand, outcomes.status());
   Json suites = Json::array();
   for (const std::string& suite : suites_of(options)) run_suite(options, suite, suites, tally);
   tell(tally.text() + "\n");
@@ -275,16 +290,21 @@ int run_parent(const Options& options) {
                       {"doubts", doubts_json(done)},
                       {"suites", suites}};
     const std::string text = report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-    if (Status status = (*report_file)->write(text); !status.ok()) return fail(kCommand, status);
+    if (Status status = (*report_file)->write(text); !status.ok()) return fail(kConformanceCommand, status);
   }
   if (*golden_file)
     if (Status status = (*golden_file)->write(golden_text(recorded)); !status.ok())
-      return fail(kCommand, status);
+      return fail(kConformanceCommand, status);
   return tally.clean() ? kSuccess : kNegative;
 }
 
 int run(const Options& options) {
   if (options.child_from >= 0) return run_child(options);
+  if (items(options.only).empty())
+    return fail(
+        kConformanceCommand,
+        Status::invalid_argument(fmt::format(
+            "--only {}: no item has that in its name or group; --list prints them all", options.only)));
   if (!options.list) return run_parent(options);
   for (const Item& item : items(options.only)) fmt::print("{:<14} {}\n", item.group, item.name);
   return kSuccess;
@@ -294,8 +314,9 @@ int run(const Options& options) {
 
 void add_conformance_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App& command = *app.add_subcommand(
-      std::string(kCommand), "Check a GPU, instruction by instruction, against what is assumed of it");
+  CLI::App& command =
+      *app.add_subcommand(std::string(kConformanceCommand),
+                          "Check a GPU, instruction by instruction, against what is assumed of it");
   command.footer(
       "Instruction tests are compared with golden answers (--golden), or on a GPU with the simulator of its "
       "target;\n"
@@ -306,6 +327,7 @@ void add_conformance_command(CLI::App& app, int& exit_code) {
       "noted and passed. Then the suites of the tests run, one child a case.\n"
       "Exit status: 0, 1 if anything failed, hung or crashed, 2 on any error.");
   command.add_option("--device", options->device, "cuda:N, or a simulated GPU such as sim:sm_100a")
+      ->type_name("DEVICE")
       ->capture_default_str();
   command.add_option("--json", options->json, "where to write the report; - is stdout")->type_name("FILE");
   command.add_option("--golden", options->golden, "answers of a GPU, such as tests/golden/h200.json")
@@ -320,8 +342,12 @@ void add_conformance_command(CLI::App& app, int& exit_code) {
                   "a test program to run on the device; default: those built beside jfa")
       ->type_name("PROGRAM");
   command.add_flag("--no-suites", options->no_suites, "run none");
-  command.add_option("--timeout", options->item_timeout_s, "seconds an item may take")->capture_default_str();
-  command.add_option("--suite-timeout", options->suite_timeout_s, "seconds a suite's case may take")
+  finite(command.add_option("--timeout", options->item_timeout_s, "seconds an item may take"), 0)
+      ->type_name("S")
+      ->capture_default_str();
+  finite(command.add_option("--suite-timeout", options->suite_timeout_s, "seconds a suite's case may take"),
+         0)
+      ->type_name("S")
       ->capture_default_str();
   command.add_flag("--list", options->list, "print the items and run none");
   command.add_option("--child-from", options->child_from, "")->group("");  // not for people

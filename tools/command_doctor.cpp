@@ -1,148 +1,225 @@
 // jfa doctor: what is there, what would be used, and why.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+#include <utility>
 
-#include "generator/spec.h"
-#include "jfa/attention.h"
 #include "jfa/version.h"
-#include "runtime/compile.h"
-#include "runtime/driver.h"
-#include "runtime/nvrtc.h"
+#include "runtime/variables.h"
 #include "tools/command_line.h"
+#include "tools/doctor.h"
+#include "tools/standard_streams.h"
+#include "tools/table.h"
 
 namespace jfa::tools {
 namespace {
 
-// Variables that tell where NVRTC is; those of the cache come with it.
-constexpr const char* kNvrtcVariables[] = {"JFA_NVRTC",  "JFA_NVRTC_FALLBACK", "JFA_IGNORE_TOOLKIT",
-                                           "CUDA_PATH",  "CUDA_HOME",          "CONDA_PREFIX",
-                                           "VIRTUAL_ENV"};
+using Json = nlohmann::ordered_json;
 
-void line(std::string_view subject, std::string_view text) { fmt::print("{:<12} {}\n", subject, text); }
+// Of the JSON; goes up when a field changes its meaning or goes.
+constexpr int kFormat = 1;
 
-// Prints the driver and its GPUs; the name of the first that kernels exist for, or empty.
-std::string report_gpus() {
-  const Result<const DriverTable*> opened = open_cuda_driver();
-  if (!opened) {
-    line("driver", opened.status().message());
-    return {};
-  }
-  const DriverTable& driver = **opened;
-  int version = 0;
-  int count = 0;
-  if (driver.cuDriverGetVersion(&version) != CUDA_SUCCESS ||
-      driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) {
-    line("driver", "opened, but it does not answer");
-    return {};
-  }
-  line("driver", fmt::format("CUDA {}.{}, {} GPUs", version / 1000, version % 1000 / 10, count));
-  std::string usable;
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    const std::string device_name = fmt::format("cuda:{}", ordinal);
-    CUdevice device = 0;
-    char gpu[256] = "unnamed";
-    int major = 0;
-    int minor = 0;
-    std::size_t memory_bytes = 0;
-    if (driver.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
-        driver.cuDeviceGetName(gpu, sizeof gpu, device) != CUDA_SUCCESS ||
-        driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
-            CUDA_SUCCESS ||
-        driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
-            CUDA_SUCCESS ||
-        driver.cuDeviceTotalMem(&memory_bytes, device) != CUDA_SUCCESS) {
-      line(device_name, "does not answer");
+void line(std::string_view subject, std::string_view text) {
+  tell(fmt::format("{:<12} {}\n", subject, text));
+}
+
+// "96 kernels (48 sm_100f, 48 sm_90a), 16.7 MiB"
+std::string contents(const StoreFacts& store) {
+  std::vector<std::string> targets;
+  for (const auto& [target, count] : store.kernels)
+    targets.push_back(fmt::format("{} {}", count, to_string(target)));
+  std::string text = fmt::format("{} kernels", store.usable_kernels());
+  if (!targets.empty()) text += fmt::format(" ({})", fmt::join(targets, ", "));
+  if (store.other_version > 0) text += fmt::format(", {} of another version", store.other_version);
+  if (!store.damaged.empty()) text += fmt::format(", {} damaged", store.damaged.size());
+  return text + ", " + human_bytes(store.bytes);
+}
+
+void print_hardware(const Diagnosis& found) {
+  const DriverFacts& driver = found.driver;
+  line("driver", driver.available ? fmt::format("CUDA {}.{}, {} GPUs", driver.cuda_major, driver.cuda_minor,
+                                                found.gpus.size())
+                                  : driver.message);
+  for (const GpuFacts& gpu : found.gpus) {
+    if (gpu.name.empty()) {
+      line(gpu.device, gpu.message);
       continue;
     }
-    const Result<Target> target = target_for_device(major, minor);
-    line(device_name, fmt::format("{}, compute capability {}.{}, {:.0f} GiB, {}", gpu, major, minor,
-                                  static_cast<double>(memory_bytes) / 0x1p30,
-                                  target ? fmt::format("kernels built for {}", to_string(*target))
-                                         : target.status().message()));
-    if (target && usable.empty()) usable = device_name;
+    line(gpu.device,
+         fmt::format("{}, compute capability {}.{}, {:.0f} GiB, {}", gpu.name, gpu.major, gpu.minor,
+                     static_cast<double>(gpu.memory_bytes) / 0x1p30,
+                     gpu.target ? fmt::format("kernels built for {}", to_string(*gpu.target)) : gpu.message));
   }
-  return usable;
 }
 
-// Prints the compiler and the targets it knows; whether it can compile for the default target.
-bool report_nvrtc() {
-  const auto opened = Nvrtc::instance();
-  if (!opened) {
-    line("NVRTC", opened.status().message());
-    return false;
+void print_compiler(const CompilerFacts& compiler) {
+  if (!compiler.available) {
+    line("NVRTC", compiler.message);
+    for (const NvrtcPlace& place : compiler.places)
+      line("", fmt::format("looked for: {} ({})", place.where, place.origin));
+    return;
   }
-  const Nvrtc& nvrtc = **opened;
-  line("NVRTC", fmt::format("{}, {} (found by {})", nvrtc.version(), nvrtc.path(), nvrtc.origin()));
-  if (!nvrtc.missing_builtins().empty()) {
-    line("", fmt::format("its companion {} is missing: compiling will fail", nvrtc.missing_builtins()));
-  }
-  for (const Target target : all_targets()) {
-    const Status status = nvrtc.knows(std::string(to_string(target)));
-    line("", fmt::format("{}: {}", to_string(target), status.ok() ? "known" : status.message()));
-  }
-  return nvrtc.missing_builtins().empty() && nvrtc.knows(std::string(to_string(all_targets().front()))).ok();
+  line("NVRTC", fmt::format("{}, {} (found by {})", compiler.version, compiler.path, compiler.origin));
+  if (!compiler.missing_builtins.empty())
+    line("", fmt::format("its companion {} is missing: compiling will fail", compiler.missing_builtins));
+  for (const auto& [target, message] : compiler.targets)
+    line("", fmt::format("{}: {}", to_string(target), message.empty() ? "known" : message));
 }
 
-bool report_cache() {
-  const Result<KernelCache*> cache = process_cache();
-  if (!cache) {
-    line("cache", cache.status().message());
-    return false;
+void print_cache(const Diagnosis& found) {
+  bool first = true;
+  const auto cache_line = [&](const std::string& text) {
+    line(first ? "cache" : "", text);
+    first = false;
+  };
+  if (!found.memory_only.empty()) cache_line("in memory only: " + found.memory_only);
+  for (const StoreFacts& store : found.stores) {
+    const char* const kinds[] = {"", "read only: ", "bundle: "};
+    std::string text = kinds[static_cast<int>(store.kind)] + store.path;
+    if (store.kind == StoreFacts::Kind::kDirectory)
+      text += fmt::format(" ({}): ", store.writable ? "in use" : "not written: " + store.message);
+    else
+      text += ": ";
+    cache_line(text + (store.usable ? contents(store) : store.message));
+    for (const StoreFacts::Damage& damage : store.damaged)
+      line("", fmt::format("  {}: {}", damage.kernel, damage.why));
   }
-  const KernelCache::State state = (*cache)->state();
-  if (state.directory.empty()) {
-    line("cache", fmt::format("in memory only: {}", state.reason));
-  } else if (!state.reason.empty()) {
-    line("cache", fmt::format("{} ({}): {}", state.directory, state.writable ? "in use" : "not written",
-                              state.reason));
-  } else {
-    line("cache", fmt::format("{} ({})", state.directory, state.writable ? "in use" : "not written"));
-  }
-  for (const std::string& directory : (*cache)->options().read_only_directories)
-    line("", "read only: " + directory);
-  for (const std::string& bundle : (*cache)->options().bundles) line("", "bundle: " + bundle);
-  return true;
 }
 
-void report_variables() {
-  std::vector<std::string> names(std::begin(kNvrtcVariables), std::end(kNvrtcVariables));
-  names.emplace_back("JFA_CHECK_OFFSETS");
-  for (const CacheVariable& variable : cache_variables()) names.emplace_back(variable.name);
-  bool any = false;
-  for (const std::string& name : names) {
-    const char* value = std::getenv(name.c_str());
-    if (!value) continue;
-    line(any ? "" : "environment", fmt::format("{}={}", name, value));
-    any = true;
-  }
-  if (!any) line("environment", fmt::format("none of {} is set", fmt::join(names, ", ")));
-}
-
-int run() {
+int print(const Diagnosis& found) {
   line("jfa", version_and_commit());
-  const std::string gpu = report_gpus();
-  const bool compiles = report_nvrtc();
-  const bool caches = report_cache();
-  report_variables();
-  const std::string device = gpu.empty() ? "sim:sm_100a, a simulated GPU, as there is no usable real one"
-                                         : gpu + ", the first usable GPU";
-  line("jfa run", fmt::format("would use {}", device));
-  if (!compiles) line("", "only kernels that are in a cache can run: nothing can be compiled here");
-  return compiles && caches ? kSuccess : kNegative;
+  print_hardware(found);
+  print_compiler(found.compiler);
+  print_cache(found);
+  std::string subject = "environment";
+  for (const auto& [name, value] : found.environment) {
+    line(subject, fmt::format("{}={}", name, value));
+    subject.clear();
+  }
+  if (found.environment.empty()) {
+    std::vector<std::string_view> names;
+    for (const Variable& variable : variables()) names.push_back(variable.name);
+    line(subject, fmt::format("none of {} is set", fmt::join(names, ", ")));
+  }
+  line("jfa run",
+       found.device.starts_with("cuda:")
+           ? fmt::format("would use {}, the first usable GPU", found.device)
+           : fmt::format("would use {}, a simulated GPU, as there is no usable real one", found.device));
+  for (const std::string& warning : found.warnings) line("warning", warning);
+  for (const std::string& problem : found.problems) line("problem", problem);
+  line("health", found.problems.empty() ? "good" : "bad");
+  return found.problems.empty() ? kSuccess : kNegative;
+}
+
+Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json gpus_json(const Diagnosis& found) {
+  Json gpus = Json::array();
+  for (const GpuFacts& gpu : found.gpus)
+    gpus.push_back({{"device", gpu.device},
+                    {"name", or_null(gpu.name)},
+                    {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"target", gpu.target ? Json(to_string(*gpu.target)) : Json()},
+                    {"message", or_null(gpu.message)}});
+  return gpus;
+}
+
+Json compiler_json(const CompilerFacts& compiler) {
+  Json targets = Json::object();
+  for (const auto& [target, message] : compiler.targets)
+    targets[std::string(to_string(target))] = or_null(message);
+  Json places = Json::array();
+  for (const NvrtcPlace& place : compiler.places)
+    places.push_back({{"origin", place.origin}, {"where", place.where}, {"found", place.libraries}});
+  return {{"available", compiler.available},
+          {"usable", compiler.usable},
+          {"version", or_null(compiler.version)},
+          {"path", or_null(compiler.path)},
+          {"origin", or_null(compiler.origin)},
+          {"missing_companion", or_null(compiler.missing_builtins)},
+          {"targets", targets},
+          {"message", or_null(compiler.message)},
+          {"searched", places}};
+}
+
+Json stores_json(const Diagnosis& found) {
+  const char* const kinds[] = {"directory", "read_only_directory", "bundle"};
+  Json stores = Json::array();
+  for (const StoreFacts& store : found.stores) {
+    Json kernels = Json::object();
+    for (const auto& [target, count] : store.kernels) kernels[std::string(to_string(target))] = count;
+    Json damaged = Json::array();
+    for (const StoreFacts::Damage& damage : store.damaged)
+      damaged.push_back({{"kernel", damage.kernel}, {"why", damage.why}});
+    stores.push_back({{"kind", kinds[static_cast<int>(store.kind)]},
+                      {"path", store.path},
+                      {"usable", store.usable},
+                      {"writable", store.writable},
+                      {"message", or_null(store.message)},
+                      {"bytes", store.bytes},
+                      {"kernels", kernels},
+                      {"other_version", store.other_version},
+                      {"damaged", damaged}});
+  }
+  return stores;
+}
+
+int print_json(const Diagnosis& found) {
+  Json environment = Json::object();
+  for (const auto& [name, value] : found.environment) environment[name] = value;
+  const DriverFacts& driver = found.driver;
+  const Json json{
+      {"format", kFormat},
+      {"jfa", version_and_commit()},
+      {"healthy", found.problems.empty()},
+      {"problems", found.problems},
+      {"warnings", found.warnings},
+      {"driver",
+       {{"available", driver.available},
+        {"cuda",
+         driver.available ? Json(fmt::format("{}.{}", driver.cuda_major, driver.cuda_minor)) : Json()},
+        {"message", or_null(driver.message)}}},
+      {"gpus", gpus_json(found)},
+      {"compile", found.policy == CompilePolicy::kNever ? "never" : "auto"},
+      {"nvrtc", compiler_json(found.compiler)},
+      {"memory_only", or_null(found.memory_only)},
+      {"stores", stores_json(found)},
+      {"environment", environment},
+      {"device", found.device}};
+  tell(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return found.problems.empty() ? kSuccess : kNegative;
 }
 
 }  // namespace
 
 void add_doctor_command(CLI::App& app, int& exit_code) {
-  CLI::App& command =
-      *app.add_subcommand("doctor", "Show driver, GPUs, compiler and cache, and what would be used");
-  command.footer("Exit status: 0, or 1 if kernels cannot be compiled or the cache's settings are wrong.");
-  command.callback([&exit_code] { exit_code = run(); });
+  struct Options {
+    bool json = false;
+    bool require_gpu = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App& command = *app.add_subcommand(
+      "doctor", "Show driver, GPUs, compiler and kernels at hand, and what would be used");
+  command.footer(
+      "Exit status 0: kernels can be had, by compiling or from what is at hand. 1: there is a problem, which "
+      "is\n"
+      "one of: a JFA_ variable has a value that cannot be used; a bundle, a read-only directory or the "
+      "directory\n"
+      "JFA_CACHE_DIR that is named there cannot be used, or a bundle or read-only directory holds a damaged\n"
+      "kernel; neither can kernels be compiled (JFA_COMPILE=never, no NVRTC or none that works) nor is one "
+      "at\n"
+      "hand that this version asks for, at all or for the target of some GPU; there is no usable GPU, if\n"
+      "--require-gpu is given.");
+  command.add_flag("--json", options->json, "for programs");
+  command.add_flag("--require-gpu", options->require_gpu, "no usable GPU is a problem");
+  command.callback([options, &exit_code] {
+    const Diagnosis found = diagnose(options->require_gpu);
+    exit_code = options->json ? print_json(found) : print(found);
+  });
 }
 
 }  // namespace jfa::tools

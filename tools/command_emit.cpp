@@ -8,59 +8,55 @@
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "runtime/environment_switch.h"
 #include "tools/command_line.h"
+#include "tools/kernel_options.h"
 #include "tools/output_file.h"
-#include "tools/sweep.h"
 
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "emit";
+constexpr std::string_view kEmitCommand = "emit";
 
 struct EmitOptions {
-  std::string target = "sm_100f";
-  std::string pass = "forward";
-  std::int64_t head_dim = 128;
-  std::string dtype = "bf16";
-  std::string window = "none";
-  bool broadcast_q = false;
-  std::int64_t groups = 1;
+  KernelFields kernel;
   std::string format = "cuda";
+  bool line_info = false;
   std::string output = "-";
 };
 
 Result<std::string> emit_text(const EmitOptions& options) {
-  Sweep sweep;
-  sweep.pass = {options.pass};
-  sweep.dtype = {options.dtype};
-  sweep.head_dim = {options.head_dim};
-  sweep.window = {options.window};
-  sweep.broadcast_q = {options.broadcast_q};
-  sweep.groups = {options.groups};
-  sweep.target = {options.target};
-  const Result<std::vector<KernelSpec>> specs = expand(sweep);
-  if (!specs) return specs.status();
-  const Result<KernelPlan> kernel_plan = plan(specs->front());
+  Result<KernelSpec> spec = specialize(options.kernel);
+  if (!spec) return spec.status();
+  const Result<KernelPlan> kernel_plan = plan(*spec);
   if (!kernel_plan) return kernel_plan.status();
   if (options.format == "plan") return describe(*kernel_plan) + "\n";
-  const KernelSource source = emit(*kernel_plan);
-  if (options.format == "cuda") return source.text;
-  const Result<SharedImage> image = compile(source, specs->front());
+  if (options.format == "cuda") return emit(*kernel_plan).text;
+  const bool ptx = options.format == "ptx";
+  if (!ptx && is_virtual(spec->target)) {
+    return Status::invalid_argument(
+        fmt::format("--format cubin: target '{}' is virtual and has PTX only", to_string(spec->target)));
+  }
+  // The PTX is the one that simulated devices run, also of a target whose images keep none.
+  if (ptx) spec->target = virtual_target(spec->target);
+  const Result<bool> line_info = wants_line_info(options.line_info);
+  if (!line_info) return line_info.status();
+  const Result<SharedImage> image = compile(emit(plan(*spec).value(), *line_info), *spec);
   if (!image) return image.status();
-  return options.format == "ptx" ? (*image)->ptx : (*image)->cubin;
+  return ptx ? (*image)->ptx : (*image)->cubin;
 }
 
 int run(const EmitOptions& options) {
   Result<OutputFile> output = OutputFile::open(options.output);
-  if (!output) return fail(kCommand, output.status());
+  if (!output) return fail(kEmitCommand, output.status());
   if (options.format == "cubin" && output->is_standard_output() && isatty(STDOUT_FILENO) != 0) {
-    return fail(kCommand,
+    return fail(kEmitCommand,
                 Status::invalid_argument("--format cubin is binary: give -o FILE, or redirect the output"));
   }
   const Result<std::string> text = emit_text(options);
-  if (!text) return fail(kCommand, text.status());
+  if (!text) return fail(kEmitCommand, text.status());
   const Status status = output->write(*text);
-  return status.ok() ? kSuccess : fail(kCommand, status);
+  return status.ok() ? kSuccess : fail(kEmitCommand, status);
 }
 
 }  // namespace
@@ -68,20 +64,13 @@ int run(const EmitOptions& options) {
 void add_emit_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<EmitOptions>();
   CLI::App& command = *app.add_subcommand("emit", "Print the kernel of one configuration");
-  command.add_option("--target", options->target, target_names())->capture_default_str();
-  command.add_option("--pass", options->pass, "forward, backward")->capture_default_str();
-  command.add_option("--head-dim", options->head_dim, "a multiple of 8, 8 to 128")
-      ->required()
-      ->type_name("D");
-  command.add_option("--dtype", options->dtype, "bf16, fp16")->capture_default_str();
-  command.add_option("--window", options->window, "a number, or none")->capture_default_str()->type_name("W");
-  command.add_flag("--broadcast-q", options->broadcast_q, "the query is one shared sequence");
-  command.add_option("--groups", options->groups, "query heads per key head")
-      ->capture_default_str()
-      ->type_name("G");
-  command.add_option("--format", options->format, "cuda, ptx, cubin, plan")
-      ->check(CLI::IsMember({"cuda", "ptx", "cubin", "plan"}))
+  add_kernel_options(command, options->kernel);
+  command.add_option("--format", options->format, "what to print")
+      ->type_name("cuda|ptx|cubin|plan")
+      ->check(CLI::IsMember({"cuda", "ptx", "cubin", "plan"}).description(""))
       ->capture_default_str();
+  command.add_flag("--line-info", options->line_info,
+                   "machine code with line information, for profilers; also JFA_LINE_INFO=1");
   command.add_option("-o,--output", options->output, "file to write; - is stdout")
       ->capture_default_str()
       ->type_name("FILE");

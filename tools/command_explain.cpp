@@ -10,53 +10,45 @@
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "runtime/environment_switch.h"
+#include "runtime/log.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_cache.h"
 #include "tools/command_line.h"
-#include "tools/sweep.h"
+#include "tools/kernel_options.h"
 
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "cache explain";
+constexpr std::string_view kExplainCommand = "cache explain";
 
 struct ExplainOptions {
-  std::string target = "sm_100f";
-  std::string pass = "forward";
-  std::int64_t head_dim = 128;
-  std::string dtype = "bf16";
-  std::string window = "none";
-  bool broadcast_q = false;
-  std::int64_t groups = 1;
+  KernelFields kernel;
+  bool line_info = false;
 };
 
 Result<CompileRequest> request_of(const ExplainOptions& options) {
-  Sweep sweep;
-  sweep.pass = {options.pass};
-  sweep.dtype = {options.dtype};
-  sweep.head_dim = {options.head_dim};
-  sweep.window = {options.window};
-  sweep.broadcast_q = {options.broadcast_q};
-  sweep.groups = {options.groups};
-  sweep.target = {options.target};
-  const Result<std::vector<KernelSpec>> specs = expand(sweep);
-  if (!specs) return specs.status();
-  const Result<KernelPlan> kernel_plan = plan(specs->front());
+  const Result<KernelSpec> spec = specialize(options.kernel);
+  if (!spec) return spec.status();
+  const Result<KernelPlan> kernel_plan = plan(*spec);
   if (!kernel_plan) return kernel_plan.status();
-  return compile_request(emit(*kernel_plan), specs->front());
+  const Result<bool> line_info = wants_line_info(options.line_info);
+  if (!line_info) return line_info.status();
+  return compile_request(emit(*kernel_plan, *line_info), *spec);
 }
 
 int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
   const Result<CompileRequest> request = request_of(options);
-  if (!request) return fail(kCommand, request.status());
+  if (!request) return fail(kExplainCommand, request.status());
   Result<CacheOptions> settings = cache_options(shared);
-  if (!settings) return fail(kCommand, settings.status());
+  if (!settings) return fail(kExplainCommand, settings.status());
   if (!settings->directory.empty()) {
     std::string foreign;
     const auto error = find_foreign(*posix_file_system(), settings->directory, foreign);
     if (!error && !foreign.empty())
-      return fail(kCommand, Status::unavailable(no_cache(settings->directory, foreign)));
+      return fail(kExplainCommand, Status::unavailable(no_cache(settings->directory, foreign)));
   }
+  settings->log = process_log();
   settings->write = false;  // to look at an entry is not to use it
   if (const auto nvrtc = Nvrtc::instance()) settings->compiler = (*nvrtc)->identity();
   KernelCache cache(std::move(*settings));
@@ -70,7 +62,7 @@ int run(const ExplainOptions& options, const CacheCommandOptions& shared) {
   } else {
     // Fields on standard output and the rest beside it: two keys can be compared with diff(1).
     fmt::print("{}", to_text(fields));
-    for (const std::string& line : why) note(kCommand, line);
+    for (const std::string& line : why) note(kExplainCommand, line);
   }
   return cache.find(*request) != nullptr ? kSuccess : kNegative;
 }
@@ -84,17 +76,9 @@ void add_explain_command(CLI::App& cache, const std::shared_ptr<const CacheComma
       "explain",
       "The fields of a configuration's key, and where it was looked for; exit status 1 if it is absent");
   command.fallthrough();
-  command.add_option("--target", options->target, target_names())->capture_default_str();
-  command.add_option("--pass", options->pass, "forward, backward")->capture_default_str();
-  command.add_option("--head-dim", options->head_dim, "a multiple of 8, 8 to 128")
-      ->required()
-      ->type_name("D");
-  command.add_option("--dtype", options->dtype, "bf16, fp16")->capture_default_str();
-  command.add_option("--window", options->window, "a number, or none")->capture_default_str()->type_name("W");
-  command.add_flag("--broadcast-q", options->broadcast_q, "the query is one shared sequence");
-  command.add_option("--groups", options->groups, "query heads per key head")
-      ->capture_default_str()
-      ->type_name("G");
+  add_kernel_options(command, options->kernel);
+  command.add_flag("--line-info", options->line_info,
+                   "machine code with line information, for profilers; also JFA_LINE_INFO=1");
   command.callback([options, shared, &exit_code] { exit_code = run(*options, *shared); });
 }
 

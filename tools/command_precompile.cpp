@@ -14,27 +14,32 @@
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "runtime/environment_switch.h"
+#include "runtime/log.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_line.h"
 #include "tools/input_file.h"
+#include "tools/kernel_options.h"
 #include "tools/output_file.h"
 #include "tools/precompile_bundle.h"
 #include "tools/progress.h"
 #include "tools/standard_streams.h"
-#include "tools/sweep.h"
 #include "tools/table.h"
 
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "precompile";
+constexpr std::string_view kPrecompileCommand = "precompile";
 
 struct PrecompileOptions {
   Sweep sweep;
+  bool default_set = false;
+  bool list = false;
   std::string sweep_file;
   std::string directory;
   std::optional<std::string> bundle;
   std::string shard;
+  bool line_info = false;
   unsigned jobs = 0;
 };
 
@@ -48,7 +53,7 @@ Result<std::vector<KernelSpec>> all_specs(const PrecompileOptions& options) {
     sweeps = std::move(*parsed);
   }
   if (!options.sweep.head_dim.empty()) sweeps.push_back(options.sweep);
-  if (sweeps.empty()) return Status::invalid_argument("nothing to do: give --head-dim or --sweep");
+  if (sweeps.empty()) return Status::invalid_argument("nothing to do: give --default, --head-dim or --sweep");
   return expand(sweeps);
 }
 
@@ -70,8 +75,9 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
   }
   // Why there is no directory is this command's own failure; it is not said twice.
   const auto opened = std::make_shared<std::atomic<bool>>(false);
-  cache_options->log = [opened](const std::string& line) {
-    if (*opened) say(line + "\n");
+  cache_options->log = process_log();
+  cache_options->log.write = [opened](LogLevel level, const std::string& line) {
+    if (*opened) log(level, line);
   };
   auto cache = std::make_unique<KernelCache>(std::move(*cache_options));
   const KernelCache::State state = cache->state();
@@ -82,11 +88,13 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
 
 class Precompiler {
  public:
-  Precompiler(KernelCache& cache, const std::vector<KernelSpec>& specs) : cache_(cache), specs_(specs) {}
+  Precompiler(KernelCache& cache, const std::vector<KernelSpec>& specs, bool line_info)
+      : cache_(cache), specs_(specs), line_info_(line_info) {}
 
   void run(unsigned jobs) {
-    const Progress progress(kCommand, "compiling",
-                            [this] { return fmt::format("{} of {}", done_.load(), specs_.size()); });
+    const Progress progress(kPrecompileCommand, "compiling", [this](double elapsed_s) {
+      return progress_state(done_, specs_.size(), elapsed_s, current());
+    });
     std::vector<std::jthread> threads;
     for (unsigned i = 0; i < std::min<std::size_t>(jobs, specs_.size()); ++i) {
       threads.emplace_back([this] {
@@ -98,11 +106,17 @@ class Precompiler {
   const std::vector<std::pair<std::string, Status>>& failures() const { return failures_; }
 
  private:
+  // The kernel that was begun last.
+  std::string current() const {
+    const std::size_t begun = std::min(next_.load(), specs_.size());
+    return begun == 0 ? "" : name(specs_[begun - 1]);
+  }
+
   void compile_one(const KernelSpec& spec) {
     const Result<KernelPlan> kernel_plan = plan(spec);
     Status status = kernel_plan.status();
     try {
-      if (status.ok()) status = compile(cache_, emit(*kernel_plan), spec).status();
+      if (status.ok()) status = compile(cache_, emit(*kernel_plan, line_info_), spec).status();
     } catch (const std::exception& error) {  // std::bad_alloc; nobody else would catch it in a thread
       status = Status::unavailable(error.what());
     }
@@ -115,6 +129,7 @@ class Precompiler {
 
   KernelCache& cache_;
   const std::vector<KernelSpec>& specs_;
+  const bool line_info_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> done_{0};
   std::mutex mutex_;
@@ -122,14 +137,20 @@ class Precompiler {
 };
 
 int run(const PrecompileOptions& options) {
+  const Result<bool> line_info = wants_line_info(options.line_info);
+  if (!line_info) return fail(kPrecompileCommand, line_info.status());
   Result<std::vector<KernelSpec>> specs = all_specs(options);
-  if (specs && !options.shard.empty()) specs = shard_of(*specs, options.shard);
-  if (!specs) return fail(kCommand, specs.status());
+  if (specs && !options.shard.empty()) specs = shard_of(*specs, options.shard, *line_info);
+  if (!specs) return fail(kPrecompileCommand, specs.status());
+  if (options.list) {
+    for (const KernelSpec& spec : *specs) tell(name(spec) + "\n");
+    return kSuccess;
+  }
   Result<std::optional<OutputFile>> output = open_if_given(options.bundle);
-  if (!output) return fail(kCommand, output.status());
+  if (!output) return fail(kPrecompileCommand, output.status());
   const Result<std::unique_ptr<KernelCache>> cache = open_cache(options);
-  if (!cache) return fail(kCommand, cache.status());
-  Precompiler precompiler(**cache, *specs);
+  if (!cache) return fail(kPrecompileCommand, cache.status());
+  Precompiler precompiler(**cache, *specs, *line_info);
   precompiler.run(options.jobs ? options.jobs : std::max(1U, std::thread::hardware_concurrency()));
 
   const CacheStats stats = (*cache)->stats();
@@ -138,20 +159,35 @@ int run(const PrecompileOptions& options) {
                    stats.compiles - stats.compile_failures, stats.compile_ms,
                    stats.directory_hits + stats.read_only_hits + stats.bundle_hits));
   for (const auto& [kernel, status] : precompiler.failures()) {
-    fail(kCommand, Status(status.kind(), fmt::format("{}: {}", kernel, status.message()), status.detail()));
+    fail(kPrecompileCommand,
+         Status(status.kind(), fmt::format("{}: {}", kernel, status.message()), status.detail()));
   }
   if (stats.publish_failures > 0)
-    note(kCommand, fmt::format("{} kernels could not be stored", stats.publish_failures));
+    note(kPrecompileCommand, fmt::format("{} kernels could not be stored", stats.publish_failures));
   const bool complete = precompiler.failures().empty();
   if (*output) {
     OutputFile& bundle = **output;
     // Half a bundle would look like a whole one; what is compiled stays in the cache for the next try.
-    if (!complete) return fail(kCommand, Status::unavailable(bundle.name() + ": not written"));
-    const Result<std::uint64_t> bytes = write_bundle(**cache, *specs, bundle);
-    if (!bytes) return fail(kCommand, bytes.status());
+    if (!complete) return fail(kPrecompileCommand, Status::unavailable(bundle.name() + ": not written"));
+    const Result<std::uint64_t> bytes = write_bundle(**cache, *specs, *line_info, bundle);
+    if (!bytes) return fail(kPrecompileCommand, bytes.status());
     tell(fmt::format("{}: {} kernels, {}\n", bundle.name(), specs->size(), human_bytes(*bytes)));
   }
   return complete && stats.publish_failures == 0 ? kSuccess : kNegative;
+}
+
+// The default set, in every field that was not given.
+void fill_in_default(const CLI::App& command, Sweep& sweep) {
+  const Sweep usual = default_sweep();
+  const auto fill = [&](const char* option, auto Sweep::*field) {
+    if (command.count(option) == 0) sweep.*field = usual.*field;
+  };
+  fill("--pass", &Sweep::pass);
+  fill("--dtype", &Sweep::dtype);
+  fill("--head-dim", &Sweep::head_dim);
+  fill("--broadcast-q", &Sweep::broadcast_q);
+  fill("--groups", &Sweep::groups);
+  fill("--target", &Sweep::target);
 }
 
 }  // namespace
@@ -161,26 +197,21 @@ void add_precompile_command(CLI::App& app, int& exit_code) {
   CLI::App& command =
       *app.add_subcommand("precompile", "Compile kernels into a cache directory or a bundle; needs no GPU");
   command.footer(
-      "Options may be repeated, or take several values; every combination is compiled. FILE is a JSON list "
-      "such as\n"
+      "Options of kernels take several values, with blanks or commas between them, and may be repeated; "
+      "every\n"
+      "combination is compiled. --default stands for --pass forward,backward --dtype bf16,fp16 --head-dim\n"
+      "32,64,128 --groups 1,4 --target sm_100f,sm_90a, each without and with --broadcast-q: 96 kernels, "
+      "which\n"
+      "cover most recommenders; an option beside it takes the place of its own. FILE is a JSON list such as\n"
       "  [{\"head_dim\": [64, 128], \"window\": [null, 128], \"dtype\": \"bf16\", \"broadcast_q\": true}]\n"
+      "Configurations that share a kernel (head_dims up to the same of 16, 32, 64, 96 and 128) make it "
+      "once.\n"
       "Exit status: 0, 1 if a kernel could not be compiled or stored, 2 on any other error.");
-  Sweep& sweep = options->sweep;
-  command.add_option("--target,--targets", sweep.target, target_names())
-      ->delimiter(',')
-      ->capture_default_str();
-  command.add_option("--pass", sweep.pass, "forward, backward")->capture_default_str();
-  command.add_option("--head-dim", sweep.head_dim, "multiples of 8, 8 to 128")->type_name("D ...");
-  command.add_option("--dtype", sweep.dtype, "bf16, fp16")->capture_default_str();
-  command.add_option("--window", sweep.window, "numbers, or none")->capture_default_str()->type_name("W ...");
-  command.add_flag_function(
-      "--broadcast-q", [options](std::int64_t) { options->sweep.broadcast_q = {true}; },
-      "the query is one shared sequence");
-  command.add_option("--groups", sweep.groups, "query heads per key head")
-      ->capture_default_str()
-      ->type_name("G ...");
+  command.add_flag("--default", options->default_set, "the kernels that recommenders mostly need");
+  add_kernel_options(command, options->sweep);
   command.add_option("--sweep,--configs", options->sweep_file, "JSON list of configurations")
       ->type_name("FILE");
+  command.add_flag("--list", options->list, "print the kernels' names and compile none");
   command
       .add_option("--cache-dir", options->directory, "directory to fill; default: the cache that is in use")
       ->type_name("DIR");
@@ -192,8 +223,14 @@ void add_precompile_command(CLI::App& app, int& exit_code) {
       .add_option("--shard", options->shard,
                   "compile only part I of N; the bundles of all parts merge into the whole one")
       ->type_name("I/N");
-  command.add_option("--jobs", options->jobs, "compilations at once; default: one a core")->type_name("N");
-  command.callback([options, &exit_code] { exit_code = run(*options); });
+  command.add_flag("--line-info", options->line_info,
+                   "machine code with line information, for profilers; also JFA_LINE_INFO=1");
+  whole<unsigned>(command.add_option("--jobs", options->jobs, "compilations at once; default: one a core"))
+      ->type_name("N");
+  command.callback([options, &command, &exit_code] {
+    if (options->default_set) fill_in_default(command, options->sweep);
+    exit_code = run(*options);
+  });
 }
 
 }  // namespace jfa::tools

@@ -14,6 +14,7 @@
 #include "tools/compare.h"
 #include "tools/compare_backward.h"
 #include "tools/device_run.h"
+#include "tools/option_checks.h"
 #include "tools/output_file.h"
 #include "tools/progress.h"
 #include "tools/standard_streams.h"
@@ -21,7 +22,7 @@
 namespace jfa::tools {
 namespace {
 
-constexpr std::string_view kCommand = "run";
+constexpr std::string_view kRunCommand = "run";
 constexpr const char* kDefaultGpu = "cuda:0";
 constexpr const char* kDefaultSimulator = "sim:sm_100a";
 
@@ -37,7 +38,7 @@ Result<Device> open_device(const RunOptions& options) {
   if (options.device) return Device::open(*options.device);
   Result<Device> gpu = Device::open(kDefaultGpu);
   if (gpu) return gpu;
-  note(kCommand,
+  note(kRunCommand,
        fmt::format("no usable GPU ({}); simulating one: {}", gpu.status().message(), kDefaultSimulator));
   return Device::open(kDefaultSimulator);
 }
@@ -66,7 +67,7 @@ bool check(const AttentionFile& file, const RunRequest& request, const RunResult
   reference::Comparison forward;
   std::optional<reference::BackwardComparison> backward;
   {
-    const Progress progress(kCommand, "computing the fp64 reference");
+    const Progress progress(kRunCommand, "computing the fp64 reference");
     forward = reference::judge(problem, host(result.output), result.lse);
     if (request.backward) {
       backward = reference::judge(problem, to_output_gradients(file),
@@ -102,14 +103,14 @@ Status write_result(OutputFile& file, const std::string& dtype, const RunRequest
 int run(const RunOptions& options) {
   const Result<AttentionFile> file =
       read_attention_file(options.file, options.request.broadcast_q, options.request.backward);
-  if (!file) return fail(kCommand, file.status());
-  if (Status status = check_configuration(*file, options); !status.ok()) return fail(kCommand, status);
+  if (!file) return fail(kRunCommand, file.status());
+  if (Status status = check_configuration(*file, options); !status.ok()) return fail(kRunCommand, status);
   Result<std::optional<OutputFile>> output = open_if_given(options.output);
-  if (!output) return fail(kCommand, output.status());
+  if (!output) return fail(kRunCommand, output.status());
   Result<Device> device = open_device(options);
-  if (!device) return fail(kCommand, device.status());
-  const Result<RunResult> result = run_on_device(*device, *file, options.request, kCommand);
-  if (!result) return fail(kCommand, result.status());
+  if (!device) return fail(kRunCommand, device.status());
+  const Result<RunResult> result = run_on_device(*device, *file, options.request, kRunCommand);
+  if (!result) return fail(kRunCommand, result.status());
 
   tell(fmt::format("{} sequences, {} query and {} key rows, {} heads ({} of keys), head_dim {}, {} on {}\n",
                    file->key_offset->element_count() - 1, file->query->shape[0], file->key->shape[0],
@@ -117,7 +118,7 @@ int run(const RunOptions& options) {
                    device->name()));
   if (*output) {
     if (Status status = write_result(**output, file->query->dtype, options.request, *result); !status.ok())
-      return fail(kCommand, status);
+      return fail(kRunCommand, status);
   }
   if (!options.check) return kSuccess;
   return check(*file, options.request, *result) ? kSuccess : kNegative;
@@ -142,17 +143,20 @@ void add_run_command(CLI::App& app, int& exit_code) {
       "gets\n"
       "query_grad, key_grad and value_grad.\n"
       "Exit status: 0, 1 if --check finds the result out of tolerance, 2 on any error.");
-  command.add_option("FILE", options->file, "the tensors")->required();
-  command.add_option(
-      "--device", options->device,
-      "cuda:N, or a simulated GPU such as sim:sm_100a or 'sim:sm_100a?sms=4'; default: cuda:0 if there "
-      "is one, else sim:sm_100a");
+  command.add_option("FILE", options->file, "the tensors")->required()->type_name("FILE");
   command
-      .add_option("--window", options->request.window, "keep the pairs with |i - j| <= W; 0 is the diagonal")
+      .add_option(
+          "--device", options->device,
+          "cuda:N, or a simulated GPU such as sim:sm_100a or 'sim:sm_100a?sms=4'; default: cuda:0 if there "
+          "is one, else sim:sm_100a")
+      ->type_name("DEVICE");
+  whole<std::int64_t>(command.add_option("--window", options->request.window,
+                                         "keep the pairs with |i - j| <= W; 0 is the diagonal"))
       ->type_name("W");
   command.add_flag("--broadcast-q", options->request.broadcast_q,
                    "query is one sequence that reads every sequence's keys");
-  command.add_option("--scale", options->request.scale, "factor of query . key; default 1 / sqrt(head_dim)")
+  finite(command.add_option("--scale", options->request.scale,
+                            "factor of query . key; default 1 / sqrt(head_dim)"))
       ->type_name("X");
   command.add_flag("--backward", options->request.backward, "compute the gradients too");
   command.add_flag("--check", options->check,

@@ -15,11 +15,11 @@ inline constexpr Companion kCompanions[] = {
     {"conformance", "Holds a device against what this library assumes of it"},
 };
 
-/// Whether `jfa name` is a companion.
-bool is_companion(std::string_view name);
+/// The companion that a command line is for, `jfa NAME …` or `jfa help NAME`; empty if none is.
+std::string_view companion_of(int argc, const char* const* argv);
 
-/// Becomes jfa-NAME with argv[2] and what follows. Returns only if there is no such program: the exit status,
-/// after a message.
-int become_companion(const char* const* argv);
+/// Becomes jfa-`name` with the rest of the command line. Returns only if there is no such program: the exit
+/// status, after a message.
+int become_companion(std::string_view name, const char* const* argv);
 
 }  // namespace jfa::tools

@@ -5,8 +5,14 @@
 
 int main(int argc, char** argv) {
   using namespace jfa::tools;
-  if (argc > 1 && is_companion(argv[1])) return become_companion(argv);
+  if (const auto companion = companion_of(argc, argv); !companion.empty())
+    return become_companion(companion, argv);
   constexpr AddCommand kCommands[] = {add_run_command,    add_emit_command,  add_precompile_command,
                                       add_doctor_command, add_cache_command, add_bundle_command};
-  return run_commands(argc, argv, kCommands);
+  return run_commands({.name = "jfa",
+                       .description = "Jagged flash attention, compiled at run time for exactly the "
+                                      "attention at hand",
+                       .commands = kCommands,
+                       .companions = kCompanions},
+                      argc, argv);
 }

@@ -30,30 +30,31 @@ std::optional<Shard> parse_shard(const std::string& text) {
 
 }  // namespace
 
-Result<std::vector<KernelSpec>> shard_of(const std::vector<KernelSpec>& specs, const std::string& text) {
+Result<std::vector<KernelSpec>> shard_of(const std::vector<KernelSpec>& specs, const std::string& text,
+                                         bool line_info) {
   const auto shard = parse_shard(text);
   if (!shard) return Status::invalid_argument("--shard '" + text + "' is not I/N with I from 0 to N-1");
   std::vector<KernelSpec> own;
   for (const KernelSpec& spec : specs) {
     const Result<KernelPlan> kernel_plan = plan(spec);
     if (!kernel_plan) return kernel_plan.status();
-    const Digest key = request_key(compile_request(emit(*kernel_plan), spec));
+    const Digest key = request_key(compile_request(emit(*kernel_plan, line_info), spec));
     if (jfa::shard_of(key, shard->count) == shard->index) own.push_back(spec);
   }
   return own;
 }
 
-Result<std::uint64_t> write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs,
+Result<std::uint64_t> write_bundle(KernelCache& cache, const std::vector<KernelSpec>& specs, bool line_info,
                                    OutputFile& output) {
   std::map<Digest, KernelSpec> sorted;
   for (const KernelSpec& spec : specs) {
     const Result<KernelPlan> kernel_plan = plan(spec);
     if (!kernel_plan) return kernel_plan.status();
-    sorted[request_key(compile_request(emit(*kernel_plan), spec))] = spec;
+    sorted[request_key(compile_request(emit(*kernel_plan, line_info), spec))] = spec;
   }
   BundleWriter writer([&](std::string_view bytes) { return output.append(bytes); });
   for (const auto& [key, spec] : sorted) {
-    const KernelSource source = emit(*plan(spec));
+    const KernelSource source = emit(*plan(spec), line_info);
     const CompileRequest request = compile_request(source, spec);
     const Result<SharedImage> image = compile(cache, source, spec);
     if (!image) return image.status();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -10,12 +11,13 @@
 
 namespace jfa::tools {
 
-/// Lives as long as the work it reports on. On a terminal one line counts the seconds; elsewhere a line is
-/// written when the work is known to be slow, then ever less often.
+/// Lives as long as the work it reports on. On a terminal one line, no wider than that, counts the seconds;
+/// elsewhere a line is written when the work is known to be slow, then ever less often.
 class Progress {
  public:
-  /// `state`, if given, adds to the line ("12 of 40"); it is called from another thread.
-  Progress(std::string_view command, std::string what, std::function<std::string()> state = {});
+  /// `state`, if given, adds to the line; it is called from another thread, with the seconds so far.
+  using State = std::function<std::string(double elapsed_s)>;
+  Progress(std::string_view command, std::string what, State state = {});
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -27,7 +29,7 @@ class Progress {
   void print(bool last);
 
   std::string prefix_;
-  std::function<std::string()> state_;
+  State state_;
   bool terminal_;
   bool printed_ = false;
   std::int64_t start_ns_;
@@ -36,5 +38,12 @@ class Progress {
   bool done_ = false;
   std::thread thread_;
 };
+
+/// "12 of 96 (12 %), 3:05 left, forward-bf16-d64-sm_100f": of `total` equal parts; what is left is expected
+/// to take as long as what is done. `current`, the part that was begun last, may be empty.
+std::string progress_state(std::size_t done, std::size_t total, double elapsed_s, std::string_view current);
+
+/// `text` in at most `columns` columns, one for each character of UTF-8.
+std::string fit(std::string_view text, std::size_t columns);
 
 }  // namespace jfa::tools

@@ -77,10 +77,14 @@ class Parser {
     }
     std::uint64_t header_bytes = 0;
     std::memcpy(&header_bytes, bytes_.data(), kLengthBytes);
+    const std::uint64_t rest_bytes = bytes_.size() - kLengthBytes;
+    // Some other file: its text read as a number says nothing to anybody.
+    if (header_bytes > rest_bytes && rest_bytes > 0 && bytes_[kLengthBytes] != std::byte{'{'})
+      return bad("not a safetensors file");
     if (header_bytes > kMaxHeaderBytes) {
       return bad(fmt::format("header length {} is above the limit of {}", header_bytes, kMaxHeaderBytes));
     }
-    if (header_bytes > bytes_.size() - kLengthBytes) {
+    if (header_bytes > rest_bytes) {
       return bad(fmt::format("header length {} is beyond the end of the file ({} bytes)", header_bytes,
                              bytes_.size()));
     }

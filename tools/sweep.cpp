@@ -5,6 +5,7 @@
 
 #include <array>
 #include <charconv>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -15,10 +16,13 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr JsonRules kRules{.comments = true};
+
 // One entry of a sweep file.
 class EntryReader {
  public:
-  EntryReader(std::string_view file, std::size_t index) : where_(fmt::format("{}: entry {}", file, index)) {}
+  EntryReader(std::string_view file, std::string_view text, std::size_t index)
+      : file_(file), text_(text), index_(index) {}
 
   Result<Sweep> read(const Json& entry, const std::vector<std::string>& targets) const {
     if (!entry.is_object()) return error(fmt::format("is not an object: {}", shown_json(entry)));
@@ -32,8 +36,11 @@ class EntryReader {
   }
 
  private:
-  Status error(std::string_view what) const {
-    return Status::invalid_argument(fmt::format("{} {}", where_, what));
+  // path: from the entry to what is wrong in it.
+  Status error(std::string_view what, std::vector<std::string> path = {}) const {
+    path.insert(path.begin(), std::to_string(index_));
+    return Status::invalid_argument(
+        fmt::format("{}: entry {} {}", json_place(file_, text_, kRules, path), index_, what));
   }
 
   Status read_field(Sweep& sweep, const std::string& field, const Json& value) const {
@@ -57,7 +64,7 @@ class EntryReader {
       const auto is_window = [](const Json& item) { return item.is_null() || item.is_number_integer(); };
       return read_values(sweep.window, field, value, is_window, as_window);
     }
-    return error(fmt::format("has the unknown field '{}'", shown(field)));
+    return error(fmt::format("has the unknown field '{}'", shown(field)), {field});
   }
 
   template <class Value, class Is, class Convert>
@@ -66,14 +73,20 @@ class EntryReader {
     const Json* const begin = json.is_array() ? json.get_ref<const Json::array_t&>().data() : &json;
     values.clear();
     for (const Json& item : std::span(begin, json.is_array() ? json.size() : 1)) {
-      if (!std::invoke(is, item)) return error(fmt::format("has {} {}", field, shown_json(item)));
+      if (!std::invoke(is, item)) {
+        std::vector<std::string> path{field};
+        if (json.is_array()) path.push_back(std::to_string(values.size()));
+        return error(fmt::format("has {} {}", field, shown_json(item)), std::move(path));
+      }
       values.push_back(convert(item));
     }
-    if (values.empty()) return error(fmt::format("has no {}", field));
+    if (values.empty()) return error(fmt::format("has no {}", field), {field});
     return {};
   }
 
-  std::string where_;
+  std::string_view file_;
+  std::string_view text_;
+  std::size_t index_;
 };
 
 }  // namespace
@@ -186,23 +199,55 @@ Result<std::vector<KernelSpec>> expand(std::span<const Sweep> sweeps) {
   std::vector<KernelSpec> specs;
   std::set<KernelSpec> seen;
   for (const Sweep& sweep : sweeps) {
-    if (Status status = expand(sweep, specs, seen); !status.ok()) return status;
+    const Status status = expand(sweep, specs, seen);
+    if (status.ok()) continue;
+    return sweep.where ? Status(status.kind(), sweep.where() + ": " + status.message()) : status;
   }
   return specs;
+}
+
+Result<KernelSpec> specialize(const KernelFields& fields) {
+  Sweep sweep;
+  sweep.pass = {fields.pass};
+  sweep.dtype = {fields.dtype};
+  sweep.head_dim = {fields.head_dim};
+  sweep.window = {fields.window};
+  sweep.broadcast_q = {fields.broadcast_q};
+  sweep.groups = {fields.groups};
+  sweep.target = {fields.target};
+  const Result<std::vector<KernelSpec>> specs = expand(sweep);
+  if (!specs) return specs.status();
+  return specs->front();
+}
+
+Sweep default_sweep() {
+  Sweep sweep;
+  sweep.pass = {"forward", "backward"};
+  sweep.dtype = {"bf16", "fp16"};
+  sweep.head_dim = {32, 64, 128};
+  sweep.broadcast_q = {false, true};
+  sweep.groups = {1, 4};
+  sweep.target = {std::string(to_string(Target::sm_100f)), std::string(to_string(Target::sm_90a))};
+  return sweep;
 }
 
 Result<std::vector<KernelSpec>> expand(const Sweep& sweep) { return expand(std::span(&sweep, 1)); }
 
 Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text,
                                             const std::vector<std::string>& targets) {
-  const Result<Json> json = parse_json(file, text, {.comments = true});
+  const Result<Json> json = parse_json(file, text, kRules);
   if (!json) return json.status();
   if (!json->is_array())
-    return Status::invalid_argument(fmt::format("{}: not a JSON list of configurations", file));
+    return Status::invalid_argument(
+        fmt::format("{}: not a JSON list of configurations", json_place(file, text, kRules, {})));
   std::vector<Sweep> sweeps;
+  const auto kept = std::make_shared<const std::string>(text);
   for (std::size_t i = 0; i < json->size(); ++i) {
-    Result<Sweep> sweep = EntryReader(file, i).read((*json)[i], targets);
+    Result<Sweep> sweep = EntryReader(file, text, i).read((*json)[i], targets);
     if (!sweep) return sweep.status();
+    sweep->where = [kept, file = std::string(file), i] {
+      return fmt::format("{}: entry {}", json_place(file, *kept, kRules, {std::to_string(i)}), i);
+    };
     sweeps.push_back(std::move(*sweep));
   }
   return sweeps;

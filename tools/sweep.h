@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,7 +32,25 @@ struct Sweep {
   std::vector<bool> broadcast_q{false};
   std::vector<std::int64_t> groups{1};
   std::vector<std::string> target{"sm_100f"};
+  std::function<std::string()> where;  // it stands, for messages; may be empty
 };
+
+/// One kernel, in the same words.
+struct KernelFields {
+  std::string pass = "forward";
+  std::string dtype = "bf16";
+  std::int64_t head_dim = 128;
+  std::string window = "none";
+  bool broadcast_q = false;
+  std::int64_t groups = 1;
+  std::string target = "sm_100f";
+};
+/// Errors: the field and its value.
+Result<KernelSpec> specialize(const KernelFields& fields);
+
+/// What recommenders mostly ask for: both passes, both dtypes, head_dim 32, 64 and 128, without a window,
+/// self-attention and pooling with a shared query, 1 and 4 query heads a key head, for Blackwell and Hopper.
+Sweep default_sweep();
 
 /// The most configurations that sweeps may come to; days of compiling.
 inline constexpr std::uint64_t kMaxConfigurations = 100'000;

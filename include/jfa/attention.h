@@ -79,8 +79,9 @@ struct Configuration {
   std::int64_t head_dim = 128;  ///< a multiple of 8, 8 … 128
   std::optional<std::int64_t> window;
   bool broadcast_q = false;
-  std::int64_t groups = 1;         ///< query heads per key/value head, >= 1
-  std::string target = "sm_100f";  ///< sm_100f, sm_100a, sm_103a, sm_90a
+  std::int64_t groups = 1;  ///< query heads per key/value head, >= 1
+  /// sm_100f, sm_100a, sm_103a, sm_90a; PTX alone, for simulated devices: compute_100f, compute_90a
+  std::string target = "sm_100f";
 };
 
 /// Device memory the call may scribble on, overlapping nothing. address: 256-byte aligned; 0 = take it from
@@ -100,7 +101,7 @@ class Device {
   static Result<Device> open(std::string_view name);
 
   const std::string& name() const;    ///< as given to open()
-  const std::string& target() const;  ///< the target its kernels are built for, e.g. "sm_100f"
+  const std::string& target() const;  ///< that its kernels are built for: "sm_100f", "compute_100f"
   bool simulated() const;
 
   /// 256-byte aligned device memory.

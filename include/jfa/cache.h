@@ -12,7 +12,7 @@ namespace jfa {
 struct CacheEvent {
   enum class Kind {
     kHit,           // where: "memory", or the file that served it
-    kMiss,          // nothing had it
+    kMiss,          // nothing had it; detail: why, if records are logged
     kWait,          // another process compiles the same key; detail: who
     kCompileStart,  //
     kCompileSlow,   // a compilation takes more than a second and goes on
@@ -46,6 +46,7 @@ struct CacheStats {
   std::uint64_t compiles = 0;
   std::uint64_t compile_failures = 0;
   std::uint64_t published = 0;
+  std::uint64_t published_bytes = 0;
   std::uint64_t publish_failures = 0;
   std::uint64_t lock_waits = 0;     // for another process
   std::uint64_t lock_timeouts = 0;  // ... that took too long, so this one compiled as well

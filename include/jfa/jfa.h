@@ -71,7 +71,7 @@ jfa_error jfa_device_open(const char* name, jfa_device** device);
 /* Ends the use of this handle; null is allowed. The GPU, its memory and its loaded kernels stay. */
 void jfa_device_close(jfa_device* device);
 
-/* The name given to jfa_device_open(), and the target that kernels are built for, e.g. "sm_90a". Both are
+/* The name given to jfa_device_open(), and the target that kernels are built for, e.g. "sm_90a", of a simulated GPU "compute_90a". Both are
  * valid until jfa_device_close(); null for a null device. */
 const char* jfa_device_name(const jfa_device* device);
 const char* jfa_device_target(const jfa_device* device);
@@ -258,6 +258,58 @@ jfa_error jfa_supported_head_dims(int64_t* head_dims, size_t capacity, size_t* c
 
 /* Compiles and loads a kernel ahead of its first call; calls inside a stream capture depend on it. */
 jfa_error jfa_prepare(jfa_device* device, const jfa_configuration* configuration);
+
+/* ---- What the library says and counts ---- */
+
+/* By itself the library writes nothing, neither to stderr nor elsewhere. Who listens at a level hears those
+ * above it too. */
+enum {
+  JFA_LOG_WARNING = 1, /* less is served than was asked for: a cache directory that cannot be written */
+  JFA_LOG_NOTICE = 2,  /* why a call takes long: a compilation of over a second */
+  JFA_LOG_INFO = 3,    /* a record of every compilation, cache hit and miss, device and loaded kernel */
+  JFA_LOG_TRACE = 4    /* a record of every jfa_forward() and jfa_backward() */
+};
+
+/* message: one line without its end, valid until the callback returns. Warnings and notices are sentences;
+ * records begin with "jfa_verbose,1," and have the fields that docs/runtime.md lists. May be called from any
+ * thread, also from several at once, and must return: no exception, no longjmp. What the library would say
+ * because of calls that the callback makes itself is dropped. */
+typedef void (*jfa_log_callback)(int32_t level, const char* message, void* user);
+
+/* Has `callback` told of everything up to `level`, or up to what the environment's JFA_VERBOSE asks for (1:
+ * JFA_LOG_INFO, 2: JFA_LOG_TRACE), if that is more; then nothing goes to stderr. Takes the place of the
+ * callback before, whose last call has returned when this returns, so that what its `user` points to may go.
+ * A null callback ends it, and level and user are ignored: JFA_VERBOSE then writes to stderr, and without it
+ * nothing is said. Warnings that nobody has heard yet (the first 16 of them) are told at once.
+ * JFA_INVALID_ARGUMENT: not a level, or called within a callback. */
+jfa_error jfa_set_log_callback(jfa_log_callback callback, void* user, int32_t level);
+
+/* Counters of the process's kernel cache. Later versions may add fields at the end. */
+typedef struct jfa_cache_stats {
+  uint64_t struct_bytes; /* sizeof(jfa_cache_stats), set by the caller */
+  uint64_t memory_hits;
+  uint64_t directory_hits;
+  uint64_t read_only_hits; /* from a read-only directory */
+  uint64_t bundle_hits;
+  uint64_t shared; /* calls that waited for the same kernel on another thread */
+  uint64_t misses;
+  uint64_t compiles;
+  uint64_t compile_failures;
+  uint64_t published; /* written to the directory */
+  uint64_t published_bytes;
+  uint64_t publish_failures;
+  uint64_t lock_waits;    /* for another process */
+  uint64_t lock_timeouts; /* ... that took too long, so this one compiled as well */
+  uint64_t damaged;       /* entries found damaged, or refused by the driver, and not served */
+  uint64_t evicted;
+  uint64_t evicted_bytes;
+  double compile_ms; /* sum */
+} jfa_cache_stats;
+
+/* Fills *stats: as many fields as struct_bytes says that the caller has. What the caller has beyond the
+ * library's fields gets 0. JFA_INVALID_ARGUMENT: struct_bytes, or an environment variable with a value that
+ * cannot be used, by name. */
+jfa_error jfa_read_cache_stats(jfa_cache_stats* stats);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@ from . import _command
 
 def main():
     file = str(_command.path())
-    os.execv(file, [file, *sys.argv[1:]])
+    os.execve(file, [file, *sys.argv[1:]], _command.environment())
 
 
 if __name__ == "__main__":

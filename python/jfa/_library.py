@@ -3,7 +3,6 @@
 import ctypes
 import os
 import pathlib
-import sys
 import threading
 from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
@@ -33,19 +32,6 @@ def path():
     """The library's file: JFA_LIBRARY, or the one inside the package."""
     given = os.environ.get("JFA_LIBRARY")
     return pathlib.Path(given) if given else _HERE / "lib" / "libjfa.so"
-
-
-def tell_of_wheels():
-    """Has the library look for NVRTC among this interpreter's packages too, after everywhere else.
-
-    It knows the packages of an activated environment and of the python3 in PATH, which need not be this one's.
-    """
-    if "JFA_NVRTC_FALLBACK" in os.environ:
-        return
-    folders = [folder for place in sys.path for package in ("cu13", "cuda_nvrtc")
-               if os.path.isdir(folder := os.path.join(place, "nvidia", package, "lib"))]
-    if folders:
-        os.environ["JFA_NVRTC_FALLBACK"] = os.pathsep.join(folders)
 
 
 class Library:
@@ -123,7 +109,6 @@ def library():
     if _loaded is None:
         with _lock:
             if _loaded is None:
-                tell_of_wheels()
                 _loaded = Library(path())
     return _loaded
 

@@ -23,7 +23,7 @@ def precompile(bundle=None, *, target, head_dim, dtype="bf16", passes=("forward"
                broadcast_q=False, groups=1, cache_dir=None):
     """Compiles every combination of these values, on all cores; needs NVRTC, but no GPU.
 
-    target: "sm_100f", "sm_90a", …; head_dim, dtype ("bf16", "fp16"), passes, window (None: none) and groups (query
+    target: "sm_100f", "sm_90a", …, or "compute_100f", "compute_90a" for simulated devices; head_dim, dtype ("bf16", "fp16"), passes, window (None: none) and groups (query
     heads per key head): one value or a list. The kernels go into the cache, or into cache_dir, and, if bundle names a
     file, into that, for load_bundle(). Raises jfa.CompileError if a kernel could not be compiled.
     """
@@ -33,7 +33,7 @@ def precompile(bundle=None, *, target, head_dim, dtype="bf16", passes=("forward"
     command += ["--broadcast-q"] if broadcast_q else []
     command += ["--cache-dir", os.fspath(cache_dir)] if cache_dir else []
     command += ["-o", os.fspath(bundle)] if bundle else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_command.environment())
     if done.returncode != 0:
         kind = errors.CompileError if done.returncode == 1 else errors.InvalidArgument
         lines = done.stderr.strip().splitlines()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import jfa
-from jfa import _library, _version
+from jfa import _command, _library, _version
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -75,18 +75,17 @@ def test_a_library_that_is_not_there():
     assert status == 1 and "/no/such/libjfa.so cannot be loaded" in text
 
 
-def test_nvrtc_of_this_interpreter_is_named(tmp_path):
-    lib = tmp_path / "nvidia" / "cu13" / "lib"
-    lib.mkdir(parents=True)
-    code = "import os\nsys.path.insert(0, sys.argv[1])\nimport jfa\njfa.version()\nprint(os.environ['JFA_NVRTC_FALLBACK'])"
-    status, text = python(WITHOUT_TORCH + code, str(tmp_path))
-    assert status == 0 and str(lib) in text, text
+def test_the_command_looks_among_this_interpreters_packages(monkeypatch):
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    assert _command.environment()["VIRTUAL_ENV"] == sys.prefix
+    monkeypatch.setenv("VIRTUAL_ENV", "/elsewhere")
+    assert _command.environment()["VIRTUAL_ENV"] == "/elsewhere"
 
 
 def test_a_bundle_serves_what_was_precompiled(tmp_path):
     """precompile(), then a process that must not compile and has no cache."""
     bundle = tmp_path / "kernels.jfab"
-    jfa.precompile(bundle, target="sm_100f", head_dim=16, passes="forward", dtype="fp16")
+    jfa.precompile(bundle, target="compute_100f", head_dim=16, passes="forward", dtype="fp16")
     code = WITHOUT_TORCH + ("import numpy, jfa, jfa.numpy\njfa.load_bundle(sys.argv[1])\n"
             "x = numpy.ones((3, 2, 16), numpy.float16)\no = numpy.array([0, 3])\n"
             "print(jfa.numpy.attention(x, x, x, o, o, device='sim:sm_100a')[0].min())\n"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <set>
 #include <string_view>
 
 namespace jfa::simulator {
@@ -31,9 +32,16 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
+// Foreign text in a message of one line.
+std::string cut(std::string_view text) {
+  constexpr std::size_t kShown = 100;
+  return text.size() <= kShown ? std::string(text) : fmt::format("{}…", text.substr(0, kShown));
+}
+
 Status parse_option(std::string_view key, std::string_view text, RunOptions& run) {
   const auto refuse = [&](std::string_view rule) {
-    return Status::invalid_argument(fmt::format("simulated device: option {}={}: {}", key, text, rule));
+    return Status::invalid_argument(
+        fmt::format("simulated device: option {}={}: {}", cut(key), cut(text), rule));
   };
   const std::optional<std::uint64_t> number = parse_number(text);
   for (const Switch& known : kSwitches) {
@@ -75,7 +83,7 @@ Result<DeviceOptions> parse_device_name(const std::string& name) {
   std::string_view rest = name;
   if (!rest.starts_with(kPrefix)) {
     return Status::invalid_argument(
-        fmt::format("simulated device '{}': the name must start with sim:", name));
+        fmt::format("simulated device '{}': the name must start with sim:", cut(name)));
   }
   rest.remove_prefix(kPrefix.size());
   const std::size_t question = rest.find('?');
@@ -85,21 +93,25 @@ Result<DeviceOptions> parse_device_name(const std::string& name) {
   const bool known =
       std::find(std::begin(kTargets), std::end(kTargets), options.target_name) != std::end(kTargets);
   if (!known) {
-    return Status::invalid_argument(fmt::format("simulated device '{}': unknown target '{}'; known are {}",
-                                                name, options.target_name, fmt::join(kTargets, ", ")));
+    return Status::invalid_argument(fmt::format("simulated device: unknown target '{}'; known are {}",
+                                                cut(options.target_name), fmt::join(kTargets, ", ")));
   }
   options.target = *parse_target(options.target_name);
   if (question == std::string_view::npos) return options;
   rest.remove_prefix(question + 1);
+  std::set<std::string_view> seen;
   while (true) {
     const std::size_t end = rest.find('&');
     const std::string_view option = rest.substr(0, end);
     const std::size_t equals = option.find('=');
     if (equals == std::string_view::npos) {
       return Status::invalid_argument(
-          fmt::format("simulated device '{}': '{}' is not of the form option=value", name, option));
+          fmt::format("simulated device: '{}' is not of the form option=value", cut(option)));
     }
-    Status status = parse_option(option.substr(0, equals), option.substr(equals + 1), options.run);
+    const std::string_view key = option.substr(0, equals);
+    if (!seen.insert(key).second)
+      return Status::invalid_argument(fmt::format("simulated device: option {} is given twice", cut(key)));
+    Status status = parse_option(key, option.substr(equals + 1), options.run);
     if (!status.ok()) return status;
     if (end == std::string_view::npos) return options;
     rest.remove_prefix(end + 1);

@@ -26,7 +26,7 @@ class AsyncCopyGroups final : public BulkGroups {
   using BulkGroups::BulkGroups;
 };
 
-struct Operands {
+struct AsyncCopyOperands {
   AddressOperand destination;  // shared; of mbarrier.arrive: the barrier
   AddressOperand source;       // global
   std::uint32_t bytes = 0;
@@ -81,7 +81,7 @@ class AsyncCopy final : public AsyncOperation {
 };
 
 Step copy(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<AsyncCopyOperands>();
   Cta& cta = warp.cta();
   auto& shadow = cta.extension<AsyncShadow>();
   std::vector<LaneCopy> copies;
@@ -112,15 +112,15 @@ Step copy(Warp& warp, const Instruction& in, LaneMask active) {
 
 // --- Completion
 
-Step commit_group(Warp& warp, const Instruction&, LaneMask active) {
+Step commit_async_group(Warp& warp, const Instruction&, LaneMask active) {
   for (int lane = 0; lane < kWarpSize; ++lane)
     if (active >> lane & 1) warp.cta().extension<AsyncCopyGroups>().commit(warp.thread(lane));
   return Step::kNext;
 }
 
-class GroupWait final : public Wait {
+class AsyncGroupWait final : public Wait {
  public:
-  GroupWait(Warp& warp, LaneMask lanes, std::uint32_t keep) : warp_(warp), lanes_(lanes), keep_(keep) {}
+  AsyncGroupWait(Warp& warp, LaneMask lanes, std::uint32_t keep) : warp_(warp), lanes_(lanes), keep_(keep) {}
   bool ready() const override {
     for (int lane = 0; lane < kWarpSize; ++lane)
       if (lanes_ >> lane & 1 &&
@@ -139,9 +139,9 @@ class GroupWait final : public Wait {
 };
 
 // immediate: groups that may stay pending.
-Step wait_group(Warp& warp, const Instruction& in, LaneMask active) {
+Step wait_async_group(Warp& warp, const Instruction& in, LaneMask active) {
   const auto keep = static_cast<std::uint32_t>(in.immediate);
-  auto wait = std::make_unique<GroupWait>(warp, active, keep);
+  auto wait = std::make_unique<AsyncGroupWait>(warp, active, keep);
   if (!wait->ready()) return warp.wait_for(std::move(wait), Resume::kRetry);
   for (int lane = 0; lane < kWarpSize; ++lane)
     if (active >> lane & 1)
@@ -151,8 +151,8 @@ Step wait_group(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step wait_all(Warp& warp, const Instruction& in, LaneMask active) {
-  commit_group(warp, in, active);  // when it runs again: an empty group, which changes nothing
-  return wait_group(warp, in, active);
+  commit_async_group(warp, in, active);  // when it runs again: an empty group, which changes nothing
+  return wait_async_group(warp, in, active);
 }
 
 /// Arrives once every copy that its thread had started is done.
@@ -184,7 +184,7 @@ class CopiesArrive final : public AsyncOperation {
 
 // small[0]: .noinc
 Step mbarrier_arrive(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<AsyncCopyOperands>();
   Cta& cta = warp.cta();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     Mbarrier& barrier =
@@ -199,7 +199,7 @@ Step mbarrier_arrive(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 void decode_copy(Decoder& d) {
-  Operands o;
+  AsyncCopyOperands o;
   o.destination = d.address(0);
   o.source = d.address(1);
   const std::int64_t bytes = d.immediate(2);
@@ -218,17 +218,17 @@ void register_async_copy(InstructionTable& table) {
   table.add(
       "cp.async .(ca|cg) .(shared|shared::cta) .global .(L2::cache_hint)? .(L2::64B|L2::128B|L2::256B)?",
       decode_copy);
-  table.add("cp.async.commit_group", [](Decoder& d) { d.emit(commit_group); });
+  table.add("cp.async.commit_group", [](Decoder& d) { d.emit(commit_async_group); });
   table.add("cp.async.wait_group", [](Decoder& d) {
     const std::int64_t keep = d.immediate(0);
     if (keep < 0) d.fail("a negative number of groups");
-    d.emit(wait_group).immediate = keep;
+    d.emit(wait_async_group).immediate = keep;
   });
   table.add("cp.async.wait_all", [](Decoder& d) { d.emit(wait_all); });
   table.add("cp.async.mbarrier.arrive .(noinc)? .(shared|shared::cta)? .b64", [](Decoder& d) {
-    Operands o;
+    AsyncCopyOperands o;
     o.destination = d.address(0);
-    const Operands* attached = d.attach(o);
+    const AsyncCopyOperands* attached = d.attach(o);
     Instruction& in = d.emit(mbarrier_arrive);
     in.extra = attached;
     in.small[0] = d.has("noinc");

@@ -17,10 +17,10 @@
 namespace jfa::simulator {
 namespace {
 
-constexpr std::uint32_t kMostBytes = 16;
-constexpr const char* kReduction = "red.async";
+constexpr std::uint32_t kMostStoredBytes = 16;
+constexpr const char* kReductionName = "red.async";
 
-struct Operands {
+struct AsyncStoreOperands {
   AddressOperand destination;
   AddressOperand barrier;
   std::vector<Slot> values;
@@ -30,7 +30,7 @@ struct Operands {
 
 struct Value {
   std::uint32_t bytes = 0;
-  std::array<std::byte, kMostBytes> data{};
+  std::array<std::byte, kMostStoredBytes> data{};
 };
 
 class AsyncStore final : public AsyncOperation {
@@ -72,9 +72,9 @@ class AsyncReduction final : public AsyncOperation {
         destination_(destination),
         value_(value),
         kind_(kind),
-        tracked_(destination.barrier->track(value.bytes, kReduction, point, {})) {
+        tracked_(destination.barrier->track(value.bytes, kReductionName, point, {})) {
     if (RaceShadow* races = destination.cta->shared().races())
-      races->check_reduction(destination.offset, value.bytes, kReduction, point);
+      races->check_reduction(destination.offset, value.bytes, kReductionName, point);
   }
 
   bool advance(Machine&) override {
@@ -116,7 +116,7 @@ class AsyncReduction final : public AsyncOperation {
 };
 
 Step async_store(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<AsyncStoreOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     Value value;
     for (const Slot slot : o.values) {
@@ -145,8 +145,8 @@ Step async_store(Warp& warp, const Instruction& in, LaneMask active) {
   return Step::kNext;
 }
 
-Operands decode_operands(Decoder& d, std::string_view type) {
-  Operands o;
+AsyncStoreOperands decode_operands(Decoder& d, std::string_view type) {
+  AsyncStoreOperands o;
   o.element_bytes = type.substr(1) == "64" ? 8 : 4;
   o.destination = d.address(0);
   o.values = d.vector_source(1, static_cast<int>(o.element_bytes) * 8);
@@ -155,16 +155,17 @@ Operands decode_operands(Decoder& d, std::string_view type) {
 }
 
 void decode_store(Decoder& d) {
-  const Operands o = decode_operands(d, d.first_of({"b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"}));
+  const AsyncStoreOperands o =
+      decode_operands(d, d.first_of({"b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"}));
   const std::size_t count = d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
   if (o.values.size() != count) d.fail(fmt::format("{} values where {} are written", count, o.values.size()));
-  if (count * o.element_bytes > kMostBytes) d.fail("st.async of more than 16 bytes");
+  if (count * o.element_bytes > kMostStoredBytes) d.fail("st.async of more than 16 bytes");
   d.emit(async_store).extra = d.attach(o);
 }
 
 void decode_reduction(Decoder& d) {
   const std::string_view type = d.first_of({"u32", "s32", "u64", "b32"});
-  Operands o = decode_operands(d, type);
+  AsyncStoreOperands o = decode_operands(d, type);
   o.reduction =
       ReductionKind{*reduction_op(d.first_of({"add", "min", "max", "inc", "dec", "and", "or", "xor"})),
                     *reduction_type(type)};

@@ -11,7 +11,7 @@ namespace jfa::simulator {
 namespace {
 
 // Combines memory's old value with an operand (and a second one for cas).
-using Combine = u64 (*)(u64 old, u64 b, u64 c);
+using Update = u64 (*)(u64 old, u64 b, u64 c);
 
 template <class T, auto f>
 u64 with(u64 old, u64 b, u64) {
@@ -57,7 +57,7 @@ struct Atomic {
   Space space = Space::kGeneric;
   AddressOperand address;
   int bytes = 4;
-  Combine combine = nullptr;
+  Update combine = nullptr;
   std::vector<Slot> results;  // empty for red
   std::vector<Slot> operands;
   Slot second = kNoSlot;  // cas
@@ -103,13 +103,13 @@ Step atomic(Warp& warp, const Instruction& in, LaneMask active) {
 struct Operation {
   const char* name;
   const char* types;
-  Combine combine;
+  Update combine;
 };
 
 template <class T>
-constexpr Combine kMin = with<T, [](T a, T b) { return std::min(a, b); }>;
+constexpr Update kMin = with<T, [](T a, T b) { return std::min(a, b); }>;
 template <class T>
-constexpr Combine kMax = with<T, [](T a, T b) { return std::max(a, b); }>;
+constexpr Update kMax = with<T, [](T a, T b) { return std::max(a, b); }>;
 
 const Operation kOperations[] = {
     {"add", "(u32|s32)", with<u32, [](u32 a, u32 b) { return a + b; }>},
@@ -143,7 +143,7 @@ int bits_of(std::string_view type) {
   return std::stoi(std::string(type.substr(1)));
 }
 
-void decode_atomic(Decoder& d, Combine combine, bool returns) {
+void decode_atomic(Decoder& d, Update combine, bool returns) {
   Atomic a;
   a.space = d.has("global")                           ? Space::kGlobal
             : d.has("shared::cluster")                ? Space::kSharedCluster
@@ -182,7 +182,7 @@ void register_atomics(InstructionTable& t) {
       " .(relaxed|acquire|release|acq_rel)? .(cta|cluster|gpu|sys)? "
       ".(global|shared|shared::cta|shared::cluster)? ";
   for (const Operation& o : kOperations) {
-    const Combine combine = o.combine;
+    const Update combine = o.combine;
     const std::string tail = std::string(".") + o.name + " .L2::cache_hint? .(v2|v4|v8)? ." + o.types;
     t.add("atom" + head + tail, [combine](Decoder& d) { decode_atomic(d, combine, true); });
     t.add("red" + head + tail, [combine](Decoder& d) { decode_atomic(d, combine, false); });

@@ -19,7 +19,7 @@
 namespace jfa::simulator {
 namespace {
 
-struct Operands {
+struct BulkOperands {
   AddressOperand destination;  // shared
   AddressOperand source;       // shared
   AddressOperand barrier;
@@ -55,7 +55,7 @@ Cta& live_cta(const Warp& warp, std::uint32_t rank, const ProgramPoint& point) {
   return *cta;
 }
 
-std::vector<BulkDestination> destinations_of(Warp& warp, const Operands& o, int lane,
+std::vector<BulkDestination> destinations_of(Warp& warp, const BulkOperands& o, int lane,
                                              const ProgramPoint& point) {
   const SharedPlace to = shared_place_of(warp, o.destination, lane, point);
   const SharedPlace barrier = shared_place_of(warp, o.barrier, lane, point);
@@ -81,7 +81,7 @@ std::vector<BulkDestination> destinations_of(Warp& warp, const Operands& o, int 
 
 // --- Tensors
 
-TensorBox box_of(Warp& warp, const Operands& o, int lane, const ProgramPoint& point) {
+TensorBox box_of(Warp& warp, const BulkOperands& o, int lane, const ProgramPoint& point) {
   TensorBox box;
   const std::uint64_t address = address_of(warp, o.map, lane);
   const std::string wrong = decode_tensor_map(use_tensor_map(warp, address, point), &box.map);
@@ -109,7 +109,7 @@ TensorBox box_of(Warp& warp, const Operands& o, int lane, const ProgramPoint& po
 }
 
 Step tensor_load(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<BulkOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     start_tensor_load(warp.machine(), box_of(warp, o, lane, point), destinations_of(warp, o, lane, point),
                       point);
@@ -118,7 +118,7 @@ Step tensor_load(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step tensor_store(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<BulkOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
     start_tensor_store(warp.machine(), box_of(warp, o, lane, point), warp.cta(), from, o.op, point);
@@ -128,7 +128,7 @@ Step tensor_store(Warp& warp, const Instruction& in, LaneMask active) {
 
 // A prefetch moves nothing here, but a wrong map or box would still fault.
 Step tensor_prefetch(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<BulkOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     const TensorBox box = box_of(warp, o, lane, point);
     const std::string wrong = check_box(box.map, box.coordinates, 0, false);
@@ -138,7 +138,7 @@ Step tensor_prefetch(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step map_prefetch(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<BulkOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     TensorMap map;
     const std::uint64_t address = address_of(warp, o.map, lane);
@@ -151,7 +151,7 @@ Step map_prefetch(Warp& warp, const Instruction& in, LaneMask active) {
 // --- Without a tensor map
 
 Step bulk_load(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<BulkOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     start_bulk_load(warp.machine(), address_of(warp, o.map, lane), warp.lanes<std::uint32_t>(o.bytes)[lane],
                     destinations_of(warp, o, lane, point), point);
@@ -160,7 +160,7 @@ Step bulk_load(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step bulk_store(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<BulkOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
     std::optional<ReductionKind> reduction;
@@ -174,7 +174,7 @@ Step bulk_store(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step bulk_peer_copy(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<BulkOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
     start_bulk_peer_copy(warp.machine(), warp.cta(), from, warp.lanes<std::uint32_t>(o.bytes)[lane],
@@ -185,16 +185,16 @@ Step bulk_peer_copy(Warp& warp, const Instruction& in, LaneMask active) {
 
 // --- Bulk groups
 
-Step commit_group(Warp& warp, const Instruction&, LaneMask active) {
+Step commit_bulk_group(Warp& warp, const Instruction&, LaneMask active) {
   auto& groups = warp.cta().extension<BulkGroups>();
   for (int lane = 0; lane < kWarpSize; ++lane)
     if (active >> lane & 1) groups.commit(warp.thread(lane));
   return Step::kNext;
 }
 
-class GroupWait final : public Wait {
+class BulkGroupWait final : public Wait {
  public:
-  GroupWait(Warp& warp, LaneMask lanes, std::uint32_t keep, bool read_only)
+  BulkGroupWait(Warp& warp, LaneMask lanes, std::uint32_t keep, bool read_only)
       : warp_(warp), lanes_(lanes), keep_(keep), read_only_(read_only) {}
 
   bool ready() const override {
@@ -216,9 +216,9 @@ class GroupWait final : public Wait {
 };
 
 // immediate: groups that may stay pending; small[0]: .read.
-Step wait_group(Warp& warp, const Instruction& in, LaneMask active) {
+Step wait_bulk_group(Warp& warp, const Instruction& in, LaneMask active) {
   const auto keep = static_cast<std::uint32_t>(in.immediate);
-  auto wait = std::make_unique<GroupWait>(warp, active, keep, in.small[0] != 0);
+  auto wait = std::make_unique<BulkGroupWait>(warp, active, keep, in.small[0] != 0);
   if (!wait->ready()) return warp.wait_for(std::move(wait), Resume::kRetry);
   auto& groups = warp.cta().extension<BulkGroups>();
   for (int lane = 0; lane < kWarpSize; ++lane)
@@ -231,7 +231,7 @@ Step wait_group(Warp& warp, const Instruction& in, LaneMask active) {
 
 constexpr const char* kDims = "(1d|2d|3d|4d|5d)";
 
-void decode_box(Decoder& d, int operand, Operands* o) {
+void decode_box(Decoder& d, int operand, BulkOperands* o) {
   o->map = d.address(operand);
   o->coordinates = d.coordinates(operand);
   const std::string_view dims = d.first_of({"1d", "2d", "3d", "4d", "5d"});
@@ -251,7 +251,7 @@ void decode_cache_policy(Decoder& d, int operand) {
 }
 
 // Behind the barrier: the CTA mask, then the policy.
-void decode_load_tail(Decoder& d, int operand, Operands* o) {
+void decode_load_tail(Decoder& d, int operand, BulkOperands* o) {
   const bool multicast = d.has("multicast::cluster");
   if (multicast && o->own_cta_only) d.fail("a .shared::cta destination has no multicast");
   if (multicast) o->mask = d.source(operand++, 16);
@@ -259,7 +259,7 @@ void decode_load_tail(Decoder& d, int operand, Operands* o) {
 }
 
 void decode_tensor_load(Decoder& d) {
-  Operands o;
+  BulkOperands o;
   o.destination = d.address(0);
   decode_box(d, 1, &o);
   o.barrier = d.address(2);
@@ -270,7 +270,7 @@ void decode_tensor_load(Decoder& d) {
 }
 
 void decode_tensor_store(Decoder& d) {
-  Operands o;
+  BulkOperands o;
   decode_box(d, 0, &o);
   o.source = d.address(1);
   decode_cache_policy(d, 2);
@@ -279,7 +279,7 @@ void decode_tensor_store(Decoder& d) {
 }
 
 void decode_bulk_load(Decoder& d) {
-  Operands o;
+  BulkOperands o;
   o.destination = d.address(0);
   o.map = d.address(1);
   o.bytes = d.source(2, 32);
@@ -290,7 +290,7 @@ void decode_bulk_load(Decoder& d) {
 }
 
 void decode_bulk_store(Decoder& d) {
-  Operands o;
+  BulkOperands o;
   o.map = d.address(0);
   o.source = d.address(1);
   o.bytes = d.source(2, 32);
@@ -308,7 +308,7 @@ void decode_bulk_store(Decoder& d) {
 }
 
 void decode_bulk_peer_copy(Decoder& d) {
-  Operands o;
+  BulkOperands o;
   o.destination = d.address(0);
   o.source = d.address(1);
   o.bytes = d.source(2, 32);
@@ -339,13 +339,13 @@ void register_bulk(InstructionTable& table) {
       fmt::format("cp.async.bulk.prefetch.tensor .{} .L2.global .(tile|tile::gather4)? .(L2::cache_hint)?",
                   kDims),
       [](Decoder& d) {
-        Operands o;
+        BulkOperands o;
         decode_box(d, 0, &o);
         decode_cache_policy(d, 1);
         d.emit(tensor_prefetch).extra = d.attach(o);
       });
   table.add("prefetch.tensormap", [](Decoder& d) {
-    Operands o;
+    BulkOperands o;
     o.map = d.address(0);
     d.emit(map_prefetch).extra = d.attach(o);
   });
@@ -362,11 +362,11 @@ void register_bulk(InstructionTable& table) {
   table.add("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", decode_bulk_peer_copy);
   table.add_hint("cp.async.bulk.prefetch.L2.global .(L2::cache_hint)?");
 
-  table.add("cp.async.bulk.commit_group", [](Decoder& d) { d.emit(commit_group); });
+  table.add("cp.async.bulk.commit_group", [](Decoder& d) { d.emit(commit_bulk_group); });
   table.add("cp.async.bulk.wait_group .(read)?", [](Decoder& d) {
     const std::int64_t keep = d.immediate(0);
     if (keep < 0) d.fail("a negative number of groups");
-    Instruction& in = d.emit(wait_group);
+    Instruction& in = d.emit(wait_bulk_group);
     in.immediate = keep;
     in.small[0] = d.has("read");
   });

@@ -48,13 +48,13 @@ class TryCancel final : public AsyncOperation {
   bool written_ = false;
 };
 
-struct Operands {
+struct CancelOperands {
   AddressOperand response, barrier;
   bool multicast = false;
 };
 
 Step try_cancel(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<CancelOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     const std::uint32_t offset = own_shared_offset_of(warp, o.response, lane, point);
     const std::uint32_t barrier = own_shared_offset_of(warp, o.barrier, lane, point);
@@ -104,7 +104,7 @@ void register_cluster_launch(InstructionTable& t) {
       "clusterlaunchcontrol.try_cancel.async.shared::cta?.mbarrier::complete_tx::bytes"
       ".multicast::cluster::all?.b128",
       [](Decoder& d) {
-        Operands o{d.address(0), d.address(1), d.has("multicast::cluster::all")};
+        CancelOperands o{d.address(0), d.address(1), d.has("multicast::cluster::all")};
         d.emit(try_cancel).extra = d.attach(o);
       });
   t.add("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", [](Decoder& d) {

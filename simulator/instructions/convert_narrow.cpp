@@ -136,7 +136,7 @@ void decode_narrow_two(Decoder& d) {
 
 // --- widening: exact
 template <class D, const FloatFormat& format, int flags>
-constexpr auto widen = [](u32 a) {
+constexpr auto widen_narrow = [](u32 a) {
   double value = decode_float(a & 0xffff, format);
   if ((flags & 1) != 0) value = flush_to_zero(static_cast<float>(value));
   if ((flags & 2) != 0) value = value > 0 ? std::fmin(value, 1.0) : 0.0;
@@ -152,8 +152,9 @@ template <class D, const FloatFormat& format>
 void decode_widen(Decoder& d) {
   const Slot a = d.source(1, 16);
   const int flags = (d.has("ftz") ? 1 : 0) | (d.has("sat") ? 2 : 0);
-  const Handler handlers[] = {unary<D, u32, widen<D, format, 0>>, unary<D, u32, widen<D, format, 1>>,
-                              unary<D, u32, widen<D, format, 2>>, unary<D, u32, widen<D, format, 3>>};
+  const Handler handlers[] = {
+      unary<D, u32, widen_narrow<D, format, 0>>, unary<D, u32, widen_narrow<D, format, 1>>,
+      unary<D, u32, widen_narrow<D, format, 2>>, unary<D, u32, widen_narrow<D, format, 3>>};
   d.emit(handlers[flags]).operand = {d.destination(0, Lane<D>::kBits), a};
 }
 

@@ -50,7 +50,7 @@ void decode_fence(Decoder& d) {
   d.emit(fence_threads).extra = data;
 }
 
-void nothing(Decoder&) {}
+void decode_nothing(Decoder&) {}
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void register_fence(InstructionTable& table) {
   table.add("fence.mbarrier_init.release.cluster", [](Decoder& d) { d.emit(fence_inits); });
   for (const std::string_view pattern :
        {"fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster", "fence.proxy.alias"})
-    table.add(pattern, nothing);
+    table.add(pattern, decode_nothing);
 
   // One grid runs at a time, so that those before it have ended; see grid_dependency.h.
   table.add("griddepcontrol.launch_dependents", [](Decoder& d) {

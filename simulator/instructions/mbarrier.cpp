@@ -14,7 +14,7 @@
 namespace jfa::simulator {
 namespace {
 
-struct Operands {
+struct MbarrierOperands {
   AddressOperand address;
   Slot result = kNoSlot;  // state token or predicate
   Slot value = kNoSlot;   // count, bytes, parity or token; kNoSlot: a count of 1
@@ -26,14 +26,14 @@ struct Operands {
   Mbarrier::Arrive arrive = Mbarrier::Arrive::kPlain;
 };
 
-Mbarrier& barrier_of(Warp& warp, const Operands& o, int lane, const ProgramPoint& point) {
+Mbarrier& barrier_of(Warp& warp, const MbarrierOperands& o, int lane, const ProgramPoint& point) {
   if (!o.cluster) own_shared_offset_of(warp, o.address, lane, point);
   const SharedPlace place = shared_place_of(warp, o.address, lane, point);
   return place.cta->extension<Mbarriers>().at(place.offset, point);
 }
 
 Step init(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<MbarrierOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     const std::uint32_t offset = own_shared_offset_of(warp, o.address, lane, point);
     warp.cta().extension<Mbarriers>().init(offset, warp.lanes<std::uint32_t>(o.value)[lane], point);
@@ -42,7 +42,7 @@ Step init(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step invalidate(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<MbarrierOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     const std::uint32_t offset = own_shared_offset_of(warp, o.address, lane, point);
     warp.cta().extension<Mbarriers>().invalidate(offset, point);
@@ -52,7 +52,7 @@ Step invalidate(Warp& warp, const Instruction& in, LaneMask active) {
 
 // What the lanes have done so far is published by the barriers at which they are about to arrive, or what
 // their fences have released.
-void release(Warp& warp, const Instruction& in, LaneMask active, const Operands& o) {
+void release(Warp& warp, const Instruction& in, LaneMask active, const MbarrierOperands& o) {
   if (warp.clock == nullptr) return;
   while (active != 0) {
     Mbarrier* barrier = nullptr;
@@ -70,8 +70,8 @@ void release(Warp& warp, const Instruction& in, LaneMask active, const Operands&
   }
 }
 
-Step arrive(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+Step arrive_at_mbarrier(Warp& warp, const Instruction& in, LaneMask active) {
+  const auto& o = in.data<MbarrierOperands>();
   release(warp, in, active, o);
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     Mbarrier& barrier = barrier_of(warp, o, lane, point);
@@ -84,7 +84,7 @@ Step arrive(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step expect_tx(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<MbarrierOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     barrier_of(warp, o, lane, point).expect_transaction(warp.lanes<std::uint32_t>(o.value)[lane], point);
   });
@@ -92,7 +92,7 @@ Step expect_tx(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step complete_tx(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<MbarrierOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     barrier_of(warp, o, lane, point).complete_transaction(warp.lanes<std::uint32_t>(o.value)[lane], point);
   });
@@ -100,7 +100,7 @@ Step complete_tx(Warp& warp, const Instruction& in, LaneMask active) {
 }
 
 Step pending_count(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<MbarrierOperands>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint&) {
     warp.lanes<std::uint32_t>(o.result)[lane] =
         Mbarrier::pending_count(warp.lanes<std::uint64_t>(o.value)[lane]);
@@ -118,9 +118,9 @@ struct Awaited {
   bool operator==(const Awaited&) const = default;
 };
 
-class BarrierWait final : public Wait {
+class MbarrierWait final : public Wait {
  public:
-  BarrierWait(std::vector<Awaited> awaited, bool by_parity)
+  MbarrierWait(std::vector<Awaited> awaited, bool by_parity)
       : awaited_(std::move(awaited)), by_parity_(by_parity) {}
 
   bool ready() const override {
@@ -151,7 +151,7 @@ class BarrierWait final : public Wait {
   bool by_parity_;
 };
 
-std::uint64_t awaited_value(Warp& warp, const Operands& o, int lane, const ProgramPoint& point) {
+std::uint64_t awaited_value(Warp& warp, const MbarrierOperands& o, int lane, const ProgramPoint& point) {
   if (!o.by_parity) return warp.lanes<std::uint64_t>(o.value)[lane];
   const std::uint32_t parity = warp.lanes<std::uint32_t>(o.value)[lane];
   if (parity > 1)
@@ -165,7 +165,7 @@ std::uint64_t awaited_value(Warp& warp, const Operands& o, int lane, const Progr
 constexpr std::uint32_t kSpuriousFailure = 16;
 
 Step wait(Warp& warp, const Instruction& in, LaneMask active) {
-  const auto& o = in.data<Operands>();
+  const auto& o = in.data<MbarrierOperands>();
   Machine& machine = warp.machine();
   if (machine.perhaps(kSpuriousFailure)) {
     warp.set_predicate(o.result, active, 0);
@@ -197,7 +197,7 @@ Step wait(Warp& warp, const Instruction& in, LaneMask active) {
       warp.acquire(lanes, barrier->clock());
   }
   if (done == 0 && o.may_suspend)
-    return warp.wait_for(std::make_unique<BarrierWait>(std::move(asked), o.by_parity), Resume::kRetry);
+    return warp.wait_for(std::make_unique<MbarrierWait>(std::move(asked), o.by_parity), Resume::kRetry);
   warp.set_predicate(o.result, active, done);
   return done == 0 ? Step::kYield : Step::kNext;
 }
@@ -213,7 +213,7 @@ void check_semantics(const Decoder& d) {
 
 void decode_arrive(Decoder& d, bool drop) {
   check_semantics(d);
-  Operands o;
+  MbarrierOperands o;
   o.cluster = d.has("shared::cluster");
   o.expects = d.has("expect_tx");
   o.relaxed = d.has("relaxed");
@@ -227,12 +227,12 @@ void decode_arrive(Decoder& d, bool drop) {
     o.arrive = Mbarrier::Arrive::kDrop;
   }
   if ((o.expects || d.has("noComplete")) && o.value == kNoSlot) d.fail("the third operand is missing");
-  d.emit(arrive).extra = d.attach(o);
+  d.emit(arrive_at_mbarrier).extra = d.attach(o);
 }
 
 void decode_transaction(Decoder& d, Handler handler) {
   check_semantics(d);
-  Operands o;
+  MbarrierOperands o;
   o.cluster = d.has("shared::cluster");
   o.address = d.address(0);
   o.value = d.source(1, 32);
@@ -241,7 +241,7 @@ void decode_transaction(Decoder& d, Handler handler) {
 
 void decode_wait(Decoder& d, bool may_suspend) {
   check_semantics(d);
-  Operands o;
+  MbarrierOperands o;
   o.may_suspend = may_suspend;
   o.by_parity = d.has("parity");
   o.relaxed = d.has("relaxed");
@@ -256,13 +256,13 @@ void decode_wait(Decoder& d, bool may_suspend) {
 
 void register_mbarrier(InstructionTable& table) {
   table.add("mbarrier.init .(shared|shared::cta)? .b64", [](Decoder& d) {
-    Operands o;
+    MbarrierOperands o;
     o.address = d.address(0);
     o.value = d.source(1, 32);
     d.emit(init).extra = d.attach(o);
   });
   table.add("mbarrier.inval .(shared|shared::cta)? .b64", [](Decoder& d) {
-    Operands o;
+    MbarrierOperands o;
     o.address = d.address(0);
     d.emit(invalidate).extra = d.attach(o);
   });
@@ -280,7 +280,7 @@ void register_mbarrier(InstructionTable& table) {
   table.add("mbarrier.try_wait .(parity)? .(acquire|relaxed)? .(cta|cluster)? .(shared|shared::cta)? .b64",
             [](Decoder& d) { decode_wait(d, true); });
   table.add("mbarrier.pending_count.b64", [](Decoder& d) {
-    Operands o;
+    MbarrierOperands o;
     o.result = d.destination(0, 32);
     o.value = d.source(1, 64);
     d.emit(pending_count).extra = d.attach(o);

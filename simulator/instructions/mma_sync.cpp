@@ -22,7 +22,7 @@ constexpr int kMostRows = 16;
 constexpr int kMostSteps = 2;  // of B along K, if A is sparse
 
 /// Rows of A or columns of B, one step of each: kMmaK words of 16 bits.
-using Rows = std::span<const std::uint16_t>;
+using HalfRows = std::span<const std::uint16_t>;
 
 /// Fragments: thread `lane` is in row group g = lane / 4 and has place t = lane % 4. Of A it holds words t
 /// and t + 4 (of four bytes along K) of rows g and g + 8, of B words t, t + 4, t + 8 … of column g, of C and
@@ -65,7 +65,7 @@ void store_word(std::uint16_t* rows, int row, int word, std::uint32_t bits) {
 }
 
 // Half `half` of every four bytes: two elements, widened to f16.
-void widen(Rows rows, MmaElement type, std::size_t half, std::uint16_t* widened) {
+void widen(HalfRows rows, MmaElement type, std::size_t half, std::uint16_t* widened) {
   for (std::size_t i = half; i < rows.size(); i += 2)
     for (const int shift : {0, 8})
       *widened++ = static_cast<std::uint16_t>(
@@ -81,14 +81,15 @@ std::uint32_t rounded_sum(MmaAccumulator type, std::uint32_t a, std::uint32_t b)
 
 // FP8 has no product of its own here: compilers widen it to f16, multiply the lower two bytes of the words,
 // then the upper two on top, and add C last, as an H200 confirms bit for bit.
-void multiply_fp8(const Product& p, Rows a, Rows b, MmaOperands& operands, std::uint32_t (*d)[kColumns]) {
+void multiply_fp8(const Product& p, HalfRows a, HalfRows b, MmaOperands& operands,
+                  std::uint32_t (*d)[kColumns]) {
   const std::size_t rows = a.size() / kMmaK;
   std::uint32_t sums[kMostRows][kColumns] = {};
   for (const std::size_t half : {0, 1}) {
     std::uint16_t a_halves[kMostRows * kMmaK], b_halves[kColumns * kMmaK];
     widen(a, p.a_type, half, a_halves);
     widen(b, p.b_type, half, b_halves);
-    operands.load(MmaElement::kF16, MmaElement::kF16, Rows(a_halves).first(a.size()), b_halves);
+    operands.load(MmaElement::kF16, MmaElement::kF16, HalfRows(a_halves).first(a.size()), b_halves);
     for (std::size_t m = 0; m < rows; ++m)
       operands.accumulate_row(p.accumulator, static_cast<int>(m), sums[m]);
   }
@@ -97,7 +98,8 @@ void multiply_fp8(const Product& p, Rows a, Rows b, MmaOperands& operands, std::
 }
 
 // Rows of A with all columns of B, into rows of D.
-void multiply_rows(const Product& p, Rows a, Rows b, MmaOperands& operands, std::uint32_t (*d)[kColumns]) {
+void multiply_rows(const Product& p, HalfRows a, HalfRows b, MmaOperands& operands,
+                   std::uint32_t (*d)[kColumns]) {
   if (p.a_type == MmaElement::kE4M3 || p.a_type == MmaElement::kE5M2)
     return multiply_fp8(p, a, b, operands, d);
   operands.load(p.a_type, p.b_type, a, b);
@@ -127,7 +129,7 @@ Step multiply(Warp& warp, const Instruction& in, LaneMask) {
       });
 
   auto& scratch = warp.machine().extension<MmaSyncScratch>();
-  const Rows a_rows = Rows(a).first(static_cast<std::size_t>(p.rows * kMmaK));
+  const HalfRows a_rows = HalfRows(a).first(static_cast<std::size_t>(p.rows * kMmaK));
   if (!p.metadata) {
     multiply_rows(p, a_rows, b[0], scratch.operands, d);
   } else {  // each row of A meets other elements of B

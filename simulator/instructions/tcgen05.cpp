@@ -40,7 +40,7 @@ struct CopyData {
   Slot descriptor = kNoSlot;
 };
 
-Step copy(Warp& warp, const Instruction& instruction, LaneMask active) {
+Step copy_to_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<CopyData>();
   for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
     issue_tensor_copy(warp, data.shape, data.group,
@@ -67,7 +67,7 @@ void add_copy(InstructionTable& table, const std::string& shape_text, const std:
     data.group = cta_group(d);
     data.to = tensor_address_operand(d, 0);
     data.descriptor = d.source(1, 64);
-    d.emit(copy).extra = d.attach(data);
+    d.emit(copy_to_tensor_memory).extra = d.attach(data);
   };
   table.add(fmt::format("tcgen05.cp.(cta_group::1|cta_group::2).{}{}.b8x16?.(b6x16_p32|b4x16_p64)?",
                         shape_text, warps),
@@ -81,7 +81,7 @@ struct ShiftData {
   AddressOperand at;
 };
 
-Step shift(Warp& warp, const Instruction& instruction, LaneMask active) {
+Step shift_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<ShiftData>();
   for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
     issue_tensor_shift(warp, data.group, static_cast<std::uint32_t>(address_of(warp, data.at, lane)), point);
@@ -89,8 +89,8 @@ Step shift(Warp& warp, const Instruction& instruction, LaneMask active) {
   return Step::kNext;
 }
 
-void decode_shift(Decoder& d) {
-  d.emit(shift).extra = d.attach(ShiftData{cta_group(d), tensor_address_operand(d, 0)});
+void decode_tensor_shift(Decoder& d) {
+  d.emit(shift_tensor_memory).extra = d.attach(ShiftData{cta_group(d), tensor_address_operand(d, 0)});
 }
 
 // --- commit.
@@ -100,7 +100,7 @@ struct CommitData {
   Slot mask = kNoSlot;  // CTAs by rank; kNoSlot: the one that the address names
 };
 
-Step commit(Warp& warp, const Instruction& instruction, LaneMask active) {
+Step commit_tcgen05(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<CommitData>();
   Cta& cta = warp.cta();
   for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
@@ -132,7 +132,7 @@ void decode_commit(Decoder& d) {
   cta_group(d);
   data.barrier = d.address(0);
   if (d.has("multicast::cluster")) data.mask = d.source(1, 16);
-  d.emit(commit).extra = d.attach(data);
+  d.emit(commit_tcgen05).extra = d.attach(data);
 }
 
 }  // namespace
@@ -160,7 +160,7 @@ void register_tcgen05(InstructionTable& table) {
            {.rows = 64, .row_bytes = 16, .replicas = 2, .group_step = 2, .replica_step = 1});
   add_copy(table, "32x128b", ".warpx4", {.rows = 32, .row_bytes = 16, .replicas = 4, .replica_step = 1});
   add_copy(table, "4x256b", "", {.rows = 4, .row_bytes = 32, .group_rows = 1});
-  table.add("tcgen05.shift.(cta_group::1|cta_group::2).down", decode_shift);
+  table.add("tcgen05.shift.(cta_group::1|cta_group::2).down", decode_tensor_shift);
   table.add(
       "tcgen05.commit.(cta_group::1|cta_group::2).mbarrier::arrive::one.shared::cluster?.multicast::cluster?."
       "b64",

@@ -132,7 +132,7 @@ void store_rows(Warp& warp, const TransferData& data, TensorMemory& memory, Tens
 
 // The registers get their values at once: until wait::ld nobody may look at them or change the cells, so no
 // schedule can tell.
-Step load(Warp& warp, const Instruction& instruction, LaneMask active) {
+Step load_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
   const TensorAddress address = own_address(warp, data, active, "tcgen05.ld", point);
@@ -158,7 +158,7 @@ Step load(Warp& warp, const Instruction& instruction, LaneMask active) {
   return Step::kNext;
 }
 
-Step store(Warp& warp, const Instruction& instruction, LaneMask active) {
+Step store_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
   const TensorAddress address = own_address(warp, data, active, "tcgen05.st", point);
@@ -186,7 +186,7 @@ Step store(Warp& warp, const Instruction& instruction, LaneMask active) {
   return Step::kNext;
 }
 
-void finish(Warp& warp, std::vector<TensorMemoryShadow::FlightId>& pending) {
+void finish_transfers(Warp& warp, std::vector<TensorMemoryShadow::FlightId>& pending) {
   if (pending.empty()) return;
   auto& state = warp.cta().extension<CtaTensorMemory>();
   const Epoch event = state.wait(warp);
@@ -196,7 +196,7 @@ void finish(Warp& warp, std::vector<TensorMemoryShadow::FlightId>& pending) {
 
 Step wait_loads(Warp& warp, const Instruction&, LaneMask) {
   CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
-  finish(warp, own.loads);
+  finish_transfers(warp, own.loads);
   if (own.loads_at.empty()) return Step::kNext;
   std::fill(own.loading.begin(), own.loading.end(), 0);
   own.loads_at.clear();
@@ -204,11 +204,11 @@ Step wait_loads(Warp& warp, const Instruction&, LaneMask) {
 }
 
 Step wait_stores(Warp& warp, const Instruction&, LaneMask) {
-  finish(warp, warp.cta().extension<CtaTensorMemory>().warp(warp.index()).stores);
+  finish_transfers(warp, warp.cta().extension<CtaTensorMemory>().warp(warp.index()).stores);
   return Step::kNext;
 }
 
-TransferData decode_transfer(Decoder& d) {
+TransferData decode_tensor_transfer(Decoder& d) {
   struct Shape {
     const char* name;
     TensorShape shape;
@@ -253,22 +253,22 @@ void check_registers(Decoder& d, const TransferData& data) {
 void register_tcgen05_memory(InstructionTable& table) {
   const std::string shapes = ".(32x32b|16x64b|16x128b|16x256b|16x32bx2).(x1|x2|x4|x8|x16|x32|x64|x128)";
   table.add("tcgen05.ld.sync.aligned" + shapes + ".pack::16b?.b32", [](Decoder& d) {
-    TransferData data = decode_transfer(d);
+    TransferData data = decode_tensor_transfer(d);
     data.registers = d.vector_destination(0, 32);
     data.watched = d.watch(0, run_behind_loads);
     data.address = tensor_address_operand(d, 1);
     decode_half_split(d, data, 2, d.count() == 3);
     check_registers(d, data);
-    d.emit(load).extra = d.attach(std::move(data));
+    d.emit(load_tensor_memory).extra = d.attach(std::move(data));
   });
   table.add("tcgen05.st.sync.aligned" + shapes + ".unpack::16b?.b32", [](Decoder& d) {
-    TransferData data = decode_transfer(d);
+    TransferData data = decode_tensor_transfer(d);
     data.address = tensor_address_operand(d, 0);
     const bool split = d.count() == 3;
     decode_half_split(d, data, 1, split);
     data.registers = d.vector_source(split ? 2 : 1, 32);
     check_registers(d, data);
-    d.emit(store).extra = d.attach(std::move(data));
+    d.emit(store_tensor_memory).extra = d.attach(std::move(data));
   });
   table.add("tcgen05.wait::ld.sync.aligned", [](Decoder& d) {
     d.require_converged();

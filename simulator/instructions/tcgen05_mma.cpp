@@ -24,7 +24,7 @@ struct MmaData {
   int scale_input_d = 0;
 };
 
-Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
+Step issue_tcgen05_mma(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<MmaData>();
   for_each_lane(warp, instruction, active, [&](int lane, const ProgramPoint& point) {
     const auto address = [&](const AddressOperand& operand) {
@@ -95,7 +95,7 @@ int decode_matrices(Decoder& d, MmaData& data) {
   return next + 1;
 }
 
-void decode_mma(Decoder& d) {
+void decode_tcgen05_mma(Decoder& d) {
   MmaData data;
   int next = decode_matrices(d, data);
   if (next < d.count() && d.is_vector(next)) {
@@ -116,7 +116,7 @@ void decode_mma(Decoder& d) {
     if (scale < 0 || scale > 15) d.fail(fmt::format("scale-input-d is {} and must be 0 to 15", scale));
     data.scale_input_d = static_cast<int>(scale);
   }
-  d.emit(mma).extra = d.attach(std::move(data));
+  d.emit(issue_tcgen05_mma).extra = d.attach(std::move(data));
 }
 
 void decode_weight_stationary_mma(Decoder& d) {
@@ -125,7 +125,7 @@ void decode_weight_stationary_mma(Decoder& d) {
   if (next >= d.count()) d.fail("enable-input-d is missing");
   data.enable_input_d = d.source(next, 1);
   if (next + 1 < d.count()) data.zero_column_mask = d.source(next + 1, 64);
-  d.emit(mma).extra = d.attach(std::move(data));
+  d.emit(issue_tcgen05_mma).extra = d.attach(std::move(data));
 }
 
 void decode_scaled_mma(Decoder& d) {
@@ -136,7 +136,7 @@ void decode_scaled_mma(Decoder& d) {
   data.a_scale_address = tensor_address_operand(d, next);
   data.b_scale_address = tensor_address_operand(d, next + 1);
   data.enable_input_d = d.source(next + 2, 1);
-  d.emit(mma).extra = d.attach(std::move(data));
+  d.emit(issue_tcgen05_mma).extra = d.attach(std::move(data));
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ void register_tcgen05_mma(InstructionTable& table) {
       table.add(fmt::format("{}.(cta_group::1|cta_group::2).{}{}", opcode, kinds, collector), decode);
   };
   const char* const unscaled = "(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)";
-  add(unscaled, decode_mma);
+  add(unscaled, decode_tcgen05_mma);
   add("kind::mxf8f6f4.block_scale.(scale_vec::1X|block32)?", decode_scaled_mma);
   add("kind::mxf4.block_scale.(scale_vec::2X|block32)?", decode_scaled_mma);
   add("kind::mxf4nvf4.block_scale.(scale_vec::2X|block32|scale_vec::4X|block16)", decode_scaled_mma);

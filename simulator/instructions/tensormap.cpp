@@ -128,7 +128,7 @@ void decode_publication(Decoder& d) {
 
 // --- Fences
 
-Step release(Warp& warp, const Instruction&, LaneMask active) {
+Step release_tensor_maps(Warp& warp, const Instruction&, LaneMask active) {
   warp.machine().extension<TensorMapProxy>().release(warp, active);
   return Step::kNext;
 }
@@ -175,7 +175,7 @@ void register_tensormap(InstructionTable& table) {
       ".sync.aligned",
       decode_publication);
   table.add("fence.proxy.tensormap::generic.release .(cta|cluster|gpu|sys)",
-            [](Decoder& d) { d.emit(release); });
+            [](Decoder& d) { d.emit(release_tensor_maps); });
   table.add("fence.proxy.tensormap::generic.acquire .(cta|cluster|gpu|sys)", [](Decoder& d) {
     const AddressOperand map = d.address(0);
     check_size(d, 1);

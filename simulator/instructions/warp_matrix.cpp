@@ -11,7 +11,7 @@ namespace jfa::simulator {
 namespace {
 
 constexpr int kRowBytes = 16;
-constexpr int kMostRows = 16;
+constexpr int kMostMatrixRows = 16;
 
 /// A byte of a matrix in memory.
 struct Place {
@@ -57,9 +57,9 @@ std::uint64_t row_address(Warp& warp, const Transfer& t, int thread) {
              : static_cast<std::uint32_t>(warp.lanes<std::uint32_t>(t.address.base)[thread] + displacement);
 }
 
-using Rows = std::uint8_t[kMostRows][kRowBytes];
+using MatrixRows = std::uint8_t[kMostMatrixRows][kRowBytes];
 
-void gather(const Shape& shape, const Rows& rows, int lane, int index, std::uint32_t& value) {
+void gather(const Shape& shape, const MatrixRows& rows, int lane, int index, std::uint32_t& value) {
   value = 0;
   for (int byte = 0; byte < 4; ++byte) {
     const Place place = shape.place(lane, index, byte);
@@ -67,7 +67,7 @@ void gather(const Shape& shape, const Rows& rows, int lane, int index, std::uint
   }
 }
 
-void scatter(const Shape& shape, Rows& rows, int lane, int index, std::uint32_t value) {
+void scatter(const Shape& shape, MatrixRows& rows, int lane, int index, std::uint32_t value) {
   for (int byte = 0; byte < 4; ++byte) {
     const Place place = shape.place(lane, index, byte);
     rows[place.row][place.byte] = static_cast<std::uint8_t>(value >> 8 * byte);
@@ -79,9 +79,9 @@ Slot register_of(const Transfer& t, int matrix, int index) {
   return t.registers[static_cast<std::size_t>(matrix * t.shape.registers + index)];
 }
 
-Step load(Warp& warp, const Instruction& in, LaneMask) {
+Step load_matrices(Warp& warp, const Instruction& in, LaneMask) {
   const auto& t = in.data<Transfer>();
-  Rows rows[4];
+  MatrixRows rows[4];
   for (int i = 0; i < matrices(t); ++i)
     for (int row = 0; row < t.shape.rows; ++row) {
       const int thread = i * t.shape.rows + row;
@@ -95,10 +95,10 @@ Step load(Warp& warp, const Instruction& in, LaneMask) {
   return Step::kNext;
 }
 
-Step store(Warp& warp, const Instruction& in, LaneMask) {
+Step store_matrices(Warp& warp, const Instruction& in, LaneMask) {
   const auto& t = in.data<Transfer>();
   for (int i = 0; i < matrices(t); ++i) {
-    Rows rows;
+    MatrixRows rows;
     for (int index = 0; index < t.shape.registers; ++index)
       for (int lane = 0; lane < kWarpSize; ++lane)
         scatter(t.shape, rows, lane, index, warp.lanes<std::uint32_t>(register_of(t, i, index))[lane]);
@@ -111,7 +111,7 @@ Step store(Warp& warp, const Instruction& in, LaneMask) {
 }
 
 Step transpose(Warp& warp, const Instruction& in, LaneMask) {
-  Rows rows;
+  MatrixRows rows;
   const auto* s = warp.lanes<std::uint32_t>(in.operand[1]);
   for (int lane = 0; lane < kWarpSize; ++lane) scatter(kHalves, rows, lane, 0, s[lane]);
   auto* d = warp.lanes<std::uint32_t>(in.operand[0]);
@@ -119,7 +119,7 @@ Step transpose(Warp& warp, const Instruction& in, LaneMask) {
   return Step::kNext;
 }
 
-void decode_transfer(Decoder& d, bool stores, const Shape& shape) {
+void decode_matrix_transfer(Decoder& d, bool stores, const Shape& shape) {
   d.require_converged();
   Transfer t;
   t.shape = shape;
@@ -130,11 +130,11 @@ void decode_transfer(Decoder& d, bool stores, const Shape& shape) {
   if (static_cast<int>(t.registers.size()) != count * shape.registers)
     d.fail(
         fmt::format("{} registers for {} matrices of {} each", t.registers.size(), count, shape.registers));
-  d.emit(stores ? store : load).extra = d.attach(std::move(t));
+  d.emit(stores ? store_matrices : load_matrices).extra = d.attach(std::move(t));
 }
 
 void decode_halves(Decoder& d, bool stores) {
-  decode_transfer(d, stores, d.has("trans") ? kHalvesTransposed : kHalves);
+  decode_matrix_transfer(d, stores, d.has("trans") ? kHalvesTransposed : kHalves);
 }
 
 }  // namespace
@@ -145,9 +145,9 @@ void register_warp_matrix(InstructionTable& t) {
   t.add("stmatrix.sync.aligned.m8n8.(x1|x2|x4).trans?.(shared|shared::cta)?.b16",
         [](Decoder& d) { decode_halves(d, true); });
   t.add("ldmatrix.sync.aligned.m16n16.(x1|x2).trans.(shared|shared::cta)?.b8",
-        [](Decoder& d) { decode_transfer(d, false, kBytesLoaded); });
+        [](Decoder& d) { decode_matrix_transfer(d, false, kBytesLoaded); });
   t.add("stmatrix.sync.aligned.m16n8.(x1|x2|x4).trans.(shared|shared::cta)?.b8",
-        [](Decoder& d) { decode_transfer(d, true, kBytesStored); });
+        [](Decoder& d) { decode_matrix_transfer(d, true, kBytesStored); });
   t.add("movmatrix.sync.aligned.m8n8.trans.b16", [](Decoder& d) {
     d.require_converged();
     const Slot source = d.source(1, 32), result = d.destination(0, 32);

@@ -17,13 +17,13 @@ Step fence(Warp& warp, const Instruction&, LaneMask) {
   return Step::kNext;
 }
 
-Step commit(Warp& warp, const Instruction& instruction, LaneMask) {
+Step commit_wgmma(Warp& warp, const Instruction& instruction, LaneMask) {
   warp.cta().extension<Warpgroups>().commit(warp, warp.point(instruction));
   return Step::kNext;
 }
 
-struct GroupWait : Wait {
-  GroupWait(Warp& warp_, std::size_t pending_) : warp(warp_), pending(pending_) {}
+struct WgmmaGroupWait : Wait {
+  WgmmaGroupWait(Warp& warp_, std::size_t pending_) : warp(warp_), pending(pending_) {}
   bool ready() const override { return warp.cta().extension<Warpgroups>().complete(warp, pending); }
   std::string describe() const override {
     return warp.cta().extension<Warpgroups>().describe_pending(warp, pending);
@@ -33,16 +33,16 @@ struct GroupWait : Wait {
 };
 
 // immediate: groups that may stay pending.
-Step wait(Warp& warp, const Instruction& instruction, LaneMask) {
+Step wait_wgmma(Warp& warp, const Instruction& instruction, LaneMask) {
   auto& warpgroups = warp.cta().extension<Warpgroups>();
   const auto pending = static_cast<std::size_t>(instruction.immediate);
   if (!warpgroups.complete(warp, pending))
-    return warp.wait_for(std::make_unique<GroupWait>(warp, pending), Resume::kRetry);
+    return warp.wait_for(std::make_unique<WgmmaGroupWait>(warp, pending), Resume::kRetry);
   warpgroups.observe(warp, pending);
   return Step::kNext;
 }
 
-Step mma(Warp& warp, const Instruction& instruction, LaneMask active) {
+Step issue_wgmma(Warp& warp, const Instruction& instruction, LaneMask active) {
   warp.cta().extension<Warpgroups>().issue(warp, instruction.data<WgmmaInstruction>(), active,
                                            warp.point(instruction));
   return Step::kNext;
@@ -70,7 +70,7 @@ MatrixMajor major_of(Decoder& d, int index) {
 }
 
 // .sp? .sync .aligned .shape .satfinite? .dtype .atype .btype
-void decode_mma(Decoder& d) {
+void decode_wgmma(Decoder& d) {
   d.require_converged();
   WgmmaInstruction instruction;
   const bool sparse = d.has("sp");
@@ -114,7 +114,7 @@ void decode_mma(Decoder& d) {
     if (!from_registers) instruction.a_major = major_of(d, next++);
     instruction.b_major = major_of(d, next);
   }
-  d.emit(mma).extra = d.attach(std::move(instruction));
+  d.emit(issue_wgmma).extra = d.attach(std::move(instruction));
 }
 
 std::string shapes_of(int k, int n_step_above_32) {
@@ -146,10 +146,10 @@ void register_wgmma(InstructionTable& table) {
   // integers take.
   const auto add = [&](int k, int n_step, const char* types) {
     table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).satfinite?.{}", shapes_of(k, n_step), types),
-              decode_mma);
+              decode_wgmma);
     table.add(
         fmt::format("wgmma.mma_async.sp.sync.aligned.({}).satfinite?.{}", shapes_of(2 * k, n_step), types),
-        decode_mma);
+        decode_wgmma);
   };
   add(16, 8, "f32.bf16.bf16");
   add(16, 8, "(f32|f16).f16.f16");
@@ -162,13 +162,13 @@ void register_wgmma(InstructionTable& table) {
   });
   table.add("wgmma.commit_group.sync.aligned", [](Decoder& d) {
     d.require_converged();
-    d.emit(commit);
+    d.emit(commit_wgmma);
   });
   table.add("wgmma.wait_group.sync.aligned", [](Decoder& d) {
     d.require_converged();
     const std::int64_t pending = d.immediate(0);
     if (pending < 0) d.fail(fmt::format("wgmma.wait_group of {} groups", pending));
-    d.emit(wait).immediate = pending;
+    d.emit(wait_wgmma).immediate = pending;
   });
   table.add("setmaxnreg.(inc|dec).sync.aligned.u32", decode_setmaxnreg);
 }

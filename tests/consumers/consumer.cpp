@@ -40,7 +40,7 @@ int main(int argc, char**) {
   }
   const jfa::Result<jfa::Device> device = jfa::Device::open("sim:sm_100a");
   if (simulator) {
-    check(device.ok() && device->target() == "sm_100a", "the simulated device");
+    check(device.ok() && device->simulated(), "the simulated device");
   } else {
     check(device.status().kind() == jfa::ErrorKind::kUnsupported, "no simulated device");
     std::printf("%s\n", device.status().message().c_str());

@@ -1,4 +1,5 @@
 # version/find_commit.cmake, in repositories of its own.
+cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER}/repository/vendored)
 set(header ${FOLDER}/jfa_commit.h)

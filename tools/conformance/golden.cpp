@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/input_file.h"
+#include "tools/strict_json.h"
 
 namespace jfa::conformance {
 namespace {
@@ -45,8 +46,10 @@ std::string difference(const GoldenCase& golden, std::span<const std::byte> outp
 Result<Golden> read_golden(const std::string& path) {
   const Result<std::string> text = tools::read_text(path);
   if (!text) return text.status();
+  const Result<nlohmann::json> parsed = tools::parse_json(path, *text);
+  if (!parsed) return parsed.status();
+  const nlohmann::json& json = *parsed;
   try {
-    const Json json = Json::parse(*text);
     Golden golden;
     golden.device = {json.at("gpu"), json.at("target"), json.at("driver_version")};
     golden.date = json.at("date");

@@ -10,7 +10,7 @@
 namespace jfa::conformance {
 namespace {
 
-constexpr std::uint32_t kBlocks = 16, kThreads = 128;
+constexpr std::uint32_t kMatrixBlocks = 16, kMatrixThreads = 128;
 constexpr std::uint32_t kFp8BelowTwo = 0xbfbfbfbf;  // a mask
 
 struct Multiply {
@@ -49,9 +49,9 @@ std::string registers(const char* prefix, std::uint32_t count) {
 
 TestKernel multiply(const Multiply& m, bool wide, std::string_view name) {
   TestKernel kernel;
-  kernel.grid.x = kBlocks;
-  kernel.block.x = kThreads;
-  constexpr std::size_t kAll = std::size_t{kBlocks} * kThreads;
+  kernel.grid.x = kMatrixBlocks;
+  kernel.block.x = kMatrixThreads;
+  constexpr std::size_t kAll = std::size_t{kMatrixBlocks} * kMatrixThreads;
   kernel.output_bytes = kAll * m.c * 4;
   Random random(seed_of(name));
   const auto element = [&] { return operand_word(m.element, wide, random) & m.mask; };

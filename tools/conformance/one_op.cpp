@@ -7,7 +7,7 @@
 namespace jfa::conformance {
 namespace {
 
-constexpr std::uint32_t kThreads = 64;
+constexpr std::uint32_t kOneOpThreads = 64;
 constexpr std::uint32_t kAllHalves = 65536;
 constexpr const char* kNames[] = {"%a", "%b", "%c", "%e"};
 
@@ -52,8 +52,8 @@ TestKernel kernel_of(const OneOp& op) {
   kernel.ptx = ptx_of(op);
   const bool all = op.columns.size() == 1 && operand_bytes(op.columns[0]) == 2;
   const std::uint32_t rows = all ? kAllHalves : op.rows;
-  kernel.grid.x = rows / kThreads;
-  kernel.block.x = kThreads;
+  kernel.grid.x = rows / kOneOpThreads;
+  kernel.block.x = kOneOpThreads;
   kernel.output_bytes = std::size_t{rows} * static_cast<std::size_t>(stored_bits(op)) / 8;
   Random random(seed_of(op.name));
   for (const OperandType type : op.columns) {

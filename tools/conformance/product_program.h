@@ -18,6 +18,11 @@ std::uint64_t operand_descriptor(std::uint32_t rows, std::uint32_t offset);
 void store_operand_row(std::vector<std::byte>& image, std::uint32_t offset, std::uint32_t rows,
                        std::uint32_t row, std::uint32_t step, const OperandRow& bytes);
 
+/// The exponent of the scale factor of a row's block.
+inline int scale_exponent(std::uint32_t row, std::uint32_t block) {
+  return static_cast<int>((row * 5 + block * 3) % 4);
+}
+
 /// How a row holds small integers.
 struct ElementCode {
   std::uint32_t elements = 16;

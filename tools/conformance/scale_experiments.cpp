@@ -15,10 +15,6 @@ constexpr std::uint32_t kAScales = kProductFreeColumn, kBScales = kProductFreeCo
 constexpr std::uint32_t kPower = 1u << 23;  // of the instruction descriptor: factors are ue8m0
 
 // Small powers of two for rows of A and columns of B, of every block along k.
-int exponent_of(std::uint32_t row, std::uint32_t block) {
-  return static_cast<int>((row * 5 + block * 3) % 4);
-}
-
 struct ScaledProduct {
   ExactProduct product;
   std::uint32_t scales = 1;
@@ -54,7 +50,7 @@ void store_scales(TensorProgram& p, const ScaledProduct& scaled) {
     std::uint32_t word = 0x01010101u * 0x3f;  // what must not be read
     for (std::uint32_t block = 0; block < scaled.scales; ++block) {
       word &= ~(0xffu << 8 * block);
-      word |= static_cast<std::uint32_t>(127 + exponent_of(row, block)) << 8 * block;
+      word |= static_cast<std::uint32_t>(127 + scale_exponent(row, block)) << 8 * block;
     }
     for (std::uint32_t quarter = first_quarter; quarter < first_quarter + quarters; ++quarter)
       p.cell(p.tensor, cta, quarter * 32 + place % 32, column + place / 32) =
@@ -81,7 +77,7 @@ TensorProgram scaled_program(ScaledProduct scaled, std::string_view name) {
   product.operands = ", [%b1], [%b2]";
   product.factor = [block_elements](std::uint32_t m, std::uint32_t n, std::uint32_t k) {
     const std::uint32_t block = k / block_elements;
-    return std::ldexp(1.0, exponent_of(m, block) + exponent_of(n, block));
+    return std::ldexp(1.0, scale_exponent(m, block) + scale_exponent(n, block));
   };
   TensorProgram program = exact_program(product, name);
   store_scales(program, scaled);

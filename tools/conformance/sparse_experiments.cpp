@@ -12,8 +12,8 @@
 namespace jfa::conformance {
 namespace {
 
-constexpr std::uint32_t kN = 64, kBOffset = 4096, kMetadata = kProductFreeColumn;
-constexpr std::uint32_t kAScales = kMetadata + 4, kBScales = kAScales + 4;
+constexpr std::uint32_t kN = 64, kSparseBOffset = 4096, kMetadata = kProductFreeColumn;
+constexpr std::uint32_t kSparseAScales = kMetadata + 4, kSparseBScales = kSparseAScales + 4;
 
 struct SparseProduct {
   std::string opcode;
@@ -40,10 +40,6 @@ Nibble nibble_of(std::uint32_t elements, std::uint32_t m, std::uint32_t k) {
   return {m % 8 + along_k / 4 * 8, m / 8 * 4 + along_k % 4};
 }
 
-int exponent_of(std::uint32_t row, std::uint32_t block) {
-  return static_cast<int>((row * 5 + block * 3) % 4);
-}
-
 // The factors of a row, powers of two, in every quarter of the lanes.
 void store_scales(TensorProgram& p, std::uint32_t column, std::uint32_t rows, std::uint32_t scales) {
   for (std::uint32_t row = 0; row < rows; ++row)
@@ -51,7 +47,7 @@ void store_scales(TensorProgram& p, std::uint32_t column, std::uint32_t rows, st
       std::uint32_t& word = p.cell(p.tensor, 0, quarter * 32 + row % 32, column + row / 32);
       word = 0;
       for (std::uint32_t block = 0; block < scales; ++block)
-        word |= static_cast<std::uint32_t>(127 + exponent_of(row, block)) << 8 * block;
+        word |= static_cast<std::uint32_t>(127 + scale_exponent(row, block)) << 8 * block;
     }
 }
 
@@ -99,11 +95,11 @@ TestKernel sparse_product(const SparseProduct& product, std::string_view name) {
     for (std::uint32_t step = 0; step < 2; ++step) {
       OperandRow row{};
       for (std::uint32_t k = 0; k < kept; ++k) code.put(row, k, b[n * depth + step * kept + k] = any_value());
-      store_operand_row(p.shared[0], kBOffset, kN, n, step, row);
+      store_operand_row(p.shared[0], kSparseBOffset, kN, n, step, row);
     }
   if (product.scales != 0) {
-    store_scales(p, kAScales, rows, product.scales);
-    store_scales(p, kBScales, kN, product.scales);
+    store_scales(p, kSparseAScales, rows, product.scales);
+    store_scales(p, kSparseBScales, kN, product.scales);
   }
   p.expected = p.tensor;
   const std::uint32_t columns = kN / product.pieces();
@@ -114,7 +110,7 @@ TestKernel sparse_product(const SparseProduct& product, std::string_view name) {
       double sum = std::bit_cast<float>(d);
       for (std::uint32_t k = 0; k < depth; ++k) {
         const std::uint32_t block = k * product.scales / depth;
-        const int exponent = product.scales == 0 ? 0 : exponent_of(m, block) + exponent_of(n, block);
+        const int exponent = product.scales == 0 ? 0 : scale_exponent(m, block) + scale_exponent(n, block);
         sum += std::ldexp(a[m * depth + k] * b[n * depth + k], exponent);
       }
       d = std::bit_cast<std::uint32_t>(static_cast<float>(sum));
@@ -123,8 +119,9 @@ TestKernel sparse_product(const SparseProduct& product, std::string_view name) {
       "add.s64 %a0, %s, {};\nadd.s64 %a1, %s, {};\n"
       "add.u32 %b1, %t, {};\nadd.u32 %b2, %t, {};\nadd.u32 %b3, %t, {};\n"
       "tcgen05.mma.{} [%t], %a0, %a1, [%b1], {}{}, %p;\n",
-      operand_descriptor(rows, 0), operand_descriptor(kN, kBOffset), kMetadata, kAScales, kBScales,
-      product.opcode, product.types | 1u << 2 | product.selector | (kN >> 3) << 17 | (rows >> 4) << 24,
+      operand_descriptor(rows, 0), operand_descriptor(kN, kSparseBOffset), kMetadata, kSparseAScales,
+      kSparseBScales, product.opcode,
+      product.types | 1u << 2 | product.selector | (kN >> 3) << 17 | (rows >> 4) << 24,
       product.scales != 0 ? ", [%b2], [%b3]" : "");
   return kernel_of(p);
 }

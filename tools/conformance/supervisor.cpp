@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view kBegin = "@begin ", kEnd = "@end ";
+constexpr std::string_view kBegin = "@begin ", kEnd = "@end ", kRefuse = "@refuse ";
 constexpr std::size_t kKeptLines = 12;
 
 double seconds_since(Clock::time_point start) {
@@ -41,6 +41,7 @@ class Supervisor {
     while (outcomes_.size() < options_.count) {
       const std::size_t before = outcomes_.size();
       if (Status status = run_child(); !status.ok()) return status;
+      if (outcomes_.size() == before && !refusal_.empty()) return Status::unavailable(refusal_);
       if (outcomes_.size() == before)
         return Status(ErrorKind::kUnavailable,
                       fmt::format("the child that was to begin with item {} ended without doing so: {}",
@@ -92,6 +93,8 @@ class Supervisor {
       ItemOutcome outcome;
       outcome.answer = end->second;
       note(std::move(outcome));
+    } else if (line.starts_with(kRefuse)) {
+      refusal_ = line.substr(kRefuse.size());
     } else {
       lines_.push_back(line);
       if (lines_.size() > kKeptLines) lines_.pop_front();
@@ -119,6 +122,7 @@ class Supervisor {
   Clock::time_point started_;
   std::deque<std::string> lines_;
   std::string ended_;
+  std::string refusal_;
 };
 
 }  // namespace
@@ -134,6 +138,11 @@ void write_begin(std::size_t item) {
 
 void write_end(std::size_t item, const std::string& json) {
   fmt::print("{}{} {}\n", kEnd, item, json);
+  std::fflush(stdout);
+}
+
+void write_refusal(const std::string& message) {
+  fmt::print("{}{}\n", kRefuse, message);
   std::fflush(stdout);
 }
 

@@ -3,7 +3,7 @@
 //
 // The child is told where to begin by its last argument. It writes "@begin N" before item N and "@end N JSON"
 // behind it, in order, and exits with 0 behind the last one; it may exit early, with kContinue, where an item
-// has spoilt its state. Other lines are kept for the message.
+// has spoilt its state. "@refuse TEXT" says why it cannot do any item. Other lines are kept for the message.
 #pragma once
 
 #include <chrono>
@@ -34,12 +34,13 @@ struct SupervisorOptions {
   std::function<void(std::size_t item, const ItemOutcome&)> progress;
 };
 
-/// One outcome for each item. Errors: kUnavailable if a child ends before it begins an item, with what it
-/// wrote.
+/// One outcome for each item. Errors: kUnavailable if a child refuses, with its words, or ends before it
+/// begins an item, with what it wrote.
 Result<std::vector<ItemOutcome>> supervise(const SupervisorOptions& options);
 
 /// For the child.
 void write_begin(std::size_t item);
 void write_end(std::size_t item, const std::string& json);
+void write_refusal(const std::string& message);
 
 }  // namespace jfa::conformance

@@ -10,7 +10,7 @@ namespace jfa::conformance {
 namespace {
 
 // One warp; its lane 0 is %first. The map is made in shared memory at %smap and published at %gmap.
-std::string kernel_text(const std::string& parameters, const std::string& body) {
+std::string tensormap_kernel_text(const std::string& parameters, const std::string& body) {
   return fmt::format(
       ".global .align 128 .b8 published[128];\n.visible .entry test(.param .u64 out{})\n{{\n"
       ".reg .b32 %t, %bar, %tile, %smap, %i, %v<6>;\n.reg .b64 %out, %in, %host, %map, %gmap, %a<4>;\n"
@@ -86,7 +86,7 @@ TestKernel changed_map(bool in_global) {
       in_global ? "add.u64 %a2, %gmap, %a0;\nst.global.b32 [%a2], %v1;\nbar.warp.sync 0xffffffff;\n" +
                       changes + "@%first fence.proxy.tensormap::generic.release.gpu;\n@%first " + kAcquire
                 : kCopyHostMap + changes + kPublish + kAcquire;
-  kernel.ptx = kernel_text(
+  kernel.ptx = tensormap_kernel_text(
       ", .param .u64 in0, .param .align 64 .b8 map[128]",
       kReadHostMap + body + load_box(static_cast<std::uint32_t>(kernel.output_bytes), kColumn, kRow));
   kernel.expected.resize(kernel.output_bytes);
@@ -122,7 +122,7 @@ TestKernel swizzled_map(int mode) {
   TestKernel kernel;
   kernel.output_bytes = row_bytes * kRows;
   kernel.inputs.push_back(numbered_words(64 * kRows));
-  kernel.ptx = kernel_text(
+  kernel.ptx = tensormap_kernel_text(
       ", .param .u64 in0",
       kZeroMap + std::string("ld.param.u64 %in, [in0];\n") + replace("global_address", "%in") +
           set_all(/*bf16=*/10, mode, kStrideBytes / 2, kRows, kStrideBytes, row_bytes / 2, kRows) + kPublish +
@@ -160,7 +160,7 @@ TestKernel summing_map(const SumType& type) {
   kernel.output_bytes = kRowBytes * kRows;
   // Each lane has a word of the output and one of the tile.
   const bool wide = type.bytes == 8;
-  kernel.ptx = kernel_text(
+  kernel.ptx = tensormap_kernel_text(
       "",
       fmt::format("and.b32 %v1, %t, 1;\nsetp.eq.u32 %p, %v1, {};\nselp.b32 %v2, 0, {}, %p;\n"
                   "selp.b32 %v3, 0, {}, %p;\nshl.b32 %v0, %t, 2;\nadd.u32 %v1, %tile, %v0;\n"

@@ -11,7 +11,7 @@
 namespace jfa::conformance {
 namespace {
 
-constexpr std::uint32_t kThreads = 128;
+constexpr std::uint32_t kTmaThreads = 128;
 
 struct Element {
   const char* name;
@@ -85,7 +85,7 @@ struct Box {
   }
 };
 
-std::string kernel_text(const std::string& parameters, const std::string& body) {
+std::string tma_kernel_text(const std::string& parameters, const std::string& body) {
   return fmt::format(
       ".visible .entry test(.param .u64 out{})\n{{\n.reg .b32 %t, %bar, %tile, %i, %c<5>, %v<8>; .reg .b64 "
       "%out, %in, %map, %a<4>;\n.reg .pred %first, %p;\n.reg .b16 %mask;\n"
@@ -100,12 +100,12 @@ std::string for_words(std::uint32_t words, const std::string& label, const std::
   return fmt::format(
       "mov.u32 %i, %t;\n{0}: shl.b32 %v0, %i, 2;\nadd.u32 %v1, %tile, %v0;\nsetp.ge.u32 %p, %i, {1};\n"
       "@%p bra {0}_END;\n{2}add.u32 %i, %i, {3};\nbra {0};\n{0}_END:\n",
-      label, words, text, kThreads);
+      label, words, text, kTmaThreads);
 }
 
 TestKernel load(const Box& box, bool multicast) {
   TestKernel kernel;
-  kernel.block.x = kThreads;
+  kernel.block.x = kTmaThreads;
   const std::uint32_t bytes = box.box_bytes();
   if (multicast) kernel.grid.x = kernel.cluster.x = 2;
   kernel.output_bytes = bytes * kernel.grid.x;
@@ -124,7 +124,7 @@ TestKernel load(const Box& box, bool multicast) {
                 "@%first cp.async.bulk.tensor.{}d.shared::{}.global.tile.mbarrier::complete_tx::bytes "
                 "[%tile], [%map, {}], [%bar];\n",
                 box.start.size(), box.destination, box.coordinates());
-  kernel.ptx = kernel_text(
+  kernel.ptx = tma_kernel_text(
       ", .param .u64 in0, .param .align 64 .b8 map[128]",
       "@%first mbarrier.init.shared::cta.b64 [%bar], 1;\n@%first fence.mbarrier_init.release.cluster;\n" +
           box.set_coordinates() +
@@ -143,7 +143,7 @@ TestKernel load(const Box& box, bool multicast) {
 // empty for a plain store.
 TestKernel store(const Box& box, const std::string& operation) {
   TestKernel kernel;
-  kernel.block.x = kThreads;
+  kernel.block.x = kTmaThreads;
   const std::uint32_t bytes = box.box_bytes();
   const std::vector<std::byte> tensor = box.tensor();
   kernel.output_bytes = tensor.size();
@@ -154,7 +154,7 @@ TestKernel store(const Box& box, const std::string& operation) {
   kernel.inputs.push_back(tile.tensor());
   kernel.maps.push_back(box.map(kOutput));
   const std::string copy = operation.empty() ? "cp.async.bulk.tensor" : "cp.reduce.async.bulk.tensor";
-  kernel.ptx = kernel_text(
+  kernel.ptx = tma_kernel_text(
       ", .param .u64 in0, .param .u64 in1, .param .align 64 .b8 map[128]",
       box.set_coordinates() + "ld.param.u64 %in, [in0];\n" +
           for_words(static_cast<std::uint32_t>(tensor.size() / 4), "FILL",

@@ -11,8 +11,8 @@
 namespace jfa::conformance {
 namespace {
 
-constexpr std::uint32_t kM = 64, kDepth = 64, kThreads = 128;
-constexpr std::uint32_t kMostSteps = kDepth / 16;
+constexpr std::uint32_t kM = 64, kWgmmaDepth = 64, kWarpgroupThreads = 128;
+constexpr std::uint32_t kMostSteps = kWgmmaDepth / 16;
 
 enum class Values : std::uint8_t {
   kModerate,  // of similar size
@@ -21,7 +21,7 @@ enum class Values : std::uint8_t {
   kSpecial,  // zeros, denormals, infinities, NaNs among all finite values
 };
 
-struct Product {
+struct WgmmaProduct {
   std::string name;
   std::uint32_t n = 64;
   bool bf16 = true;
@@ -41,7 +41,7 @@ struct Product {
   std::uint32_t registers() const { return f32 ? n / 2 : n / 4; }
 };
 
-std::uint16_t value_of(const Product& p, bool upper_half, Random& random) {
+std::uint16_t value_of(const WgmmaProduct& p, bool upper_half, Random& random) {
   if (p.types == "tf32.tf32") {  // halves of floats: the upper ones of magnitude 2^-13 … 2^13, the lower any
     const std::uint64_t any = random.next();
     return static_cast<std::uint16_t>(upper_half ? (any & 0x807f) | (114 + random.below(27)) << 7 : any);
@@ -82,9 +82,9 @@ Descriptor descriptor(std::uint32_t rows, std::uint32_t swizzle, bool transposed
   if (!transposed && swizzle == 0) {
     leading = rows * 16, stride = 128, step = 2 * leading;
   } else if (transposed && swizzle == 0) {
-    leading = 128, stride = kDepth * 16, step = 256;
+    leading = 128, stride = kWgmmaDepth * 16, step = 256;
   } else if (transposed) {
-    leading = kDepth * swizzle, step = 2 * stride;
+    leading = kWgmmaDepth * swizzle, step = 2 * stride;
   }
   const std::uint64_t mode = swizzle == 0 ? 0 : swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
   return {mode << 62 | std::uint64_t{stride >> 4} << 32 | std::uint64_t{leading >> 4} << 16, step};
@@ -92,8 +92,8 @@ Descriptor descriptor(std::uint32_t rows, std::uint32_t swizzle, bool transposed
 
 // Products, each of 16 elements of K of A, that the operands' tiles hold: a K-major tile is one swizzle width
 // deep. Of B a product has twice as many if A is sparse.
-std::uint32_t steps_of(const Product& p) {
-  std::uint32_t a_depth = kDepth, b_depth = kDepth;
+std::uint32_t steps_of(const WgmmaProduct& p) {
+  std::uint32_t a_depth = kWgmmaDepth, b_depth = kWgmmaDepth;
   if (!p.a_in_registers && !p.a_transposed && p.swizzle_a != 0) a_depth = std::min(a_depth, p.swizzle_a / 2);
   if (!p.b_transposed && p.swizzle_b != 0) b_depth = std::min(b_depth, p.swizzle_b / 2);
   return std::min(a_depth / 16, b_depth / (p.sparse() ? 32 : 16));
@@ -111,14 +111,14 @@ std::string copy_in(int input, std::uint32_t bytes, const std::string& label) {
       "ld.param.u64 %in, [in{1}];\nmov.u32 %i, %t;\n{0}: setp.ge.u32 %p, %i, {2};\n@%p bra {0}_END;\n"
       "mad.wide.u32 %a0, %i, 4, %in;\nld.global.b32 %v0, [%a0];\nshl.b32 %v1, %i, 2;\n"
       "add.u32 %v1, %base, %v1;\nst.shared.b32 [%v1], %v0;\nadd.u32 %i, %i, {3};\nbra {0};\n{0}_END:\n",
-      label, input, bytes / 4, kThreads);
+      label, input, bytes / 4, kWarpgroupThreads);
 }
 
-TestKernel product(const Product& p) {
+TestKernel wgmma_product(const WgmmaProduct& p) {
   TestKernel kernel;
-  kernel.block.x = kThreads;
-  const std::uint32_t a_bytes = kM * kDepth * 2, b_bytes = std::max(p.n, 64u) * kDepth * 2;
-  kernel.output_bytes = std::size_t{kThreads} * p.registers() * 4;
+  kernel.block.x = kWarpgroupThreads;
+  const std::uint32_t a_bytes = kM * kWgmmaDepth * 2, b_bytes = std::max(p.n, 64u) * kWgmmaDepth * 2;
+  kernel.output_bytes = std::size_t{kWarpgroupThreads} * p.registers() * 4;
   Random random(seed_of(p.name));
   for (const std::uint32_t bytes : {a_bytes, b_bytes}) {
     std::vector<std::byte> matrix(bytes);
@@ -141,7 +141,7 @@ TestKernel product(const Product& p) {
   kernel.inputs.push_back(std::move(start));
   std::string load_metadata;
   if (p.sparse()) {
-    std::vector<std::byte> metadata(kThreads * kMostSteps * 4);
+    std::vector<std::byte> metadata(kWarpgroupThreads * kMostSteps * 4);
     for (std::size_t i = 0; i < metadata.size(); i += 4) {
       const std::uint32_t word = random_metadata(*p.metadata, random);
       std::memcpy(&metadata[i], &word, 4);
@@ -185,7 +185,7 @@ TestKernel product(const Product& p) {
     load += fmt::format("ld.global.b32 %d{}, [%a1+{}];\n", i, 4 * i);
     store += fmt::format("st.global.b32 [%a1+{}], %d{};\n", 4 * i, i);
   }
-  for (std::uint32_t i = 0; i < 4 * kDepth / 16; ++i)
+  for (std::uint32_t i = 0; i < 4 * kWgmmaDepth / 16; ++i)
     fragments += fmt::format("ld.global.b32 %x{}, [%a1+{}];\n", i, 4 * i);
   kernel.ptx = fmt::format(
       R"(.visible .entry test(.param .u64 out, .param .u64 in0, .param .u64 in1, .param .u64 in2{13})
@@ -219,21 +219,21 @@ mad.wide.u32 %a1, %t, {9}, %out;
 {12}ret;
 }}
 )",
-      kThreads, p.registers(), a_bytes, b_bytes, copy_in(0, a_bytes, "A"), a.bits, copy_in(1, b_bytes, "B"),
-      b.bits, fragments, p.registers() * 4, load, multiply, store, p.sparse() ? ", .param .u64 in3" : "",
-      load_metadata);
+      kWarpgroupThreads, p.registers(), a_bytes, b_bytes, copy_in(0, a_bytes, "A"), a.bits,
+      copy_in(1, b_bytes, "B"), b.bits, fragments, p.registers() * 4, load, multiply, store,
+      p.sparse() ? ", .param .u64 in3" : "", load_metadata);
   return kernel;
 }
 
-void add(std::vector<TestCase>& cases, Product p) {
+void add_wgmma_case(std::vector<TestCase>& cases, WgmmaProduct p) {
   p.name = (p.sparse() ? "wgmma.sp " : "wgmma ") + p.name;
-  cases.push_back({p.name, "wgmma", Needs::kHopper, [p] { return product(p); }});
+  cases.push_back({p.name, "wgmma", Needs::kHopper, [p] { return wgmma_product(p); }});
 }
 
 void add_sparse_cases(std::vector<TestCase>& cases) {
-  const auto add_sparse = [&](Product p) {
+  const auto add_sparse = [&](WgmmaProduct p) {
     if (!p.metadata) p.metadata = p.types == "tf32.tf32" ? Metadata::kOneOfTwo : Metadata::kAscending;
-    add(cases, std::move(p));
+    add_wgmma_case(cases, std::move(p));
   };
   for (const bool bf16 : {true, false})
     for (const std::uint32_t n : {8u, 24u, 64u, 256u})
@@ -307,7 +307,7 @@ void add_sparse_cases(std::vector<TestCase>& cases) {
 void add_wgmma_cases(std::vector<TestCase>& cases) {
   for (const bool bf16 : {true, false})
     for (const std::uint32_t n : {8u, 16u, 24u, 32u, 64u, 96u, 128u, 192u, 256u})
-      add(cases, {.name = fmt::format("n{} {}", n, bf16 ? "bf16" : "f16"), .n = n, .bf16 = bf16});
+      add_wgmma_case(cases, {.name = fmt::format("n{} {}", n, bf16 ? "bf16" : "f16"), .n = n, .bf16 = bf16});
   struct Layout {
     std::uint32_t swizzle;
     bool transposed;
@@ -315,13 +315,14 @@ void add_wgmma_cases(std::vector<TestCase>& cases) {
   for (const std::uint32_t swizzle : {0u, 32u, 64u, 128u})
     for (const bool transposed : {false, true}) {
       const std::string layout = fmt::format("{}-major, swizzle {}", transposed ? "MN" : "K", swizzle);
-      add(cases, {.name = "A " + layout, .swizzle_a = swizzle, .a_transposed = transposed});
-      add(cases, {.name = "B " + layout, .n = 128, .swizzle_b = swizzle, .b_transposed = transposed});
-      add(cases, {.name = "A in registers, B " + layout,
-                  .n = 64,
-                  .swizzle_b = swizzle,
-                  .b_transposed = transposed,
-                  .a_in_registers = true});
+      add_wgmma_case(cases, {.name = "A " + layout, .swizzle_a = swizzle, .a_transposed = transposed});
+      add_wgmma_case(cases,
+                     {.name = "B " + layout, .n = 128, .swizzle_b = swizzle, .b_transposed = transposed});
+      add_wgmma_case(cases, {.name = "A in registers, B " + layout,
+                             .n = 64,
+                             .swizzle_b = swizzle,
+                             .b_transposed = transposed,
+                             .a_in_registers = true});
     }
   struct Kind {
     Values values;
@@ -331,28 +332,29 @@ void add_wgmma_cases(std::vector<TestCase>& cases) {
                           Kind{Values::kSpecial, "special values"}})
     for (const bool bf16 : {true, false}) {
       const char* type = bf16 ? "bf16" : "f16";
-      add(cases, {.name = fmt::format("{} {}", type, kind.name), .bf16 = bf16, .values = kind.values});
-      add(cases, {.name = fmt::format("{} {}, A in registers", type, kind.name),
-                  .bf16 = bf16,
-                  .a_in_registers = true,
-                  .values = kind.values});
+      add_wgmma_case(cases,
+                     {.name = fmt::format("{} {}", type, kind.name), .bf16 = bf16, .values = kind.values});
+      add_wgmma_case(cases, {.name = fmt::format("{} {}, A in registers", type, kind.name),
+                             .bf16 = bf16,
+                             .a_in_registers = true,
+                             .values = kind.values});
       if (!bf16)
-        add(cases, {.name = fmt::format("f16 {}, f16 accumulators", kind.name),
-                    .bf16 = false,
-                    .f32 = false,
-                    .values = kind.values});
+        add_wgmma_case(cases, {.name = fmt::format("f16 {}, f16 accumulators", kind.name),
+                               .bf16 = false,
+                               .f32 = false,
+                               .values = kind.values});
     }
   for (const char* types : {"tf32.tf32", "e4m3.e4m3", "e4m3.e5m2", "e5m2.e4m3", "e5m2.e5m2"})
     for (const bool in_registers : {false, true})
-      add(cases, {.name = fmt::format("{}{}", types, in_registers ? ", A in registers" : ""),
-                  .types = types,
-                  .a_in_registers = in_registers});
+      add_wgmma_case(cases, {.name = fmt::format("{}{}", types, in_registers ? ", A in registers" : ""),
+                             .types = types,
+                             .a_in_registers = in_registers});
   for (const char* types : {"s8.s8", "s8.u8", "u8.s8", "u8.u8"})
-    add(cases, {.name = types, .types = types, .accumulator = "s32", .values = Values::kSpecial});
-  add(cases, {.name = "f16 accumulators", .n = 128, .bf16 = false, .f32 = false});
-  add(cases, {.name = "without accumulators", .accumulate = false});
-  add(cases, {.name = "negated A", .negate_a = true});
-  add(cases, {.name = "negated B", .negate_b = true});
+    add_wgmma_case(cases, {.name = types, .types = types, .accumulator = "s32", .values = Values::kSpecial});
+  add_wgmma_case(cases, {.name = "f16 accumulators", .n = 128, .bf16 = false, .f32 = false});
+  add_wgmma_case(cases, {.name = "without accumulators", .accumulate = false});
+  add_wgmma_case(cases, {.name = "negated A", .negate_a = true});
+  add_wgmma_case(cases, {.name = "negated B", .negate_b = true});
   add_sparse_cases(cases);
 }
 

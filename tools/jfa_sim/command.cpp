@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tools/input_file.h"
+#include "tools/option_checks.h"
 #include "tools/standard_streams.h"
 
 namespace jfa::sim {
@@ -15,19 +17,22 @@ int fail(std::string_view command, const Status& status) {
 }
 
 void add_launch_options(CLI::App& command, LaunchOptions& options) {
-  command.add_option("ptx", options.ptx_path, "a PTX file")->required();
-  command.add_option("--entry", options.entry, "the kernel")->required();
-  command.add_option("--grid", options.grid, "X[,Y[,Z]] CTAs")->capture_default_str();
-  command.add_option("--block", options.block, "X[,Y[,Z]] threads")->required();
-  command.add_option("--cluster", options.cluster, "X[,Y[,Z]] CTAs")->capture_default_str();
-  command.add_option("--shared", options.shared_bytes, "bytes of dynamic shared memory")
+  command.add_option("FILE", options.ptx_path, "a PTX file")->required()->type_name("FILE");
+  command.add_option("--entry", options.entry, "the kernel")->required()->type_name("NAME");
+  command.add_option("--grid", options.grid, "CTAs")->type_name("X[,Y[,Z]]")->capture_default_str();
+  command.add_option("--block", options.block, "threads")->type_name("X[,Y[,Z]]")->required();
+  command.add_option("--cluster", options.cluster, "CTAs")->type_name("X[,Y[,Z]]")->capture_default_str();
+  tools::whole<std::uint32_t>(
+      command.add_option("--shared", options.shared_bytes, "bytes of dynamic shared memory"))
+      ->type_name("BYTES")
       ->capture_default_str();
   // One value an option, so that an argument may begin with a minus.
   command.add_option("--arg", options.arguments, kArgumentHelp)->expected(1)->take_all();
   command.add_option("--buffer", options.buffers, "NAME=in:…, inout:…, out:…, zero:…: for maps and structs")
       ->expected(1)
       ->take_all();
-  command.add_option("--source", options.source_path, "the CUDA text behind the PTX, for reports to quote");
+  command.add_option("--source", options.source_path, "the CUDA text behind the PTX, for reports to quote")
+      ->type_name("FILE");
 }
 
 Result<LoadedLaunch> load_launch(const LaunchOptions& options) {
@@ -56,6 +61,8 @@ Result<LoadedLaunch> load_launch(const LaunchOptions& options) {
     loaded.source = *std::move(source);
   }
   Result<PreparedLaunch> launch = prepare_launch(description, loaded.ptx);
+  if (!launch && launch.status().message().starts_with("PTX line"))
+    return Status(launch.status().kind(), fmt::format("{}: {}", options.ptx_path, launch.status().message()));
   if (!launch) return launch.status();
   loaded.launch = *std::move(launch);
   return loaded;

@@ -1,14 +1,18 @@
 // What the subcommands of jfa-sim share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "jfa/status.h"
 #include "simulator/launch.h"
 #include "tools/jfa_sim/launch_arguments.h"
+
+namespace CLI {
+class App;
+}
 
 namespace jfa::sim {
 

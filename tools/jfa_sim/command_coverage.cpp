@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -23,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using simulator::InstructionTable;
 
-constexpr std::string_view kCommand = "coverage";
+constexpr std::string_view kCoverageCommand = "coverage";
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -100,13 +101,13 @@ struct Unknown {
 
 int examine(const std::string& path, bool json) {
   const Result<std::string> ptx = tools::read_text(path);
-  if (!ptx) return fail(kCommand, ptx.status());
+  if (!ptx) return fail(kCoverageCommand, ptx.status());
   simulator::PtxModule module;
   try {
     module = simulator::parse_ptx(*ptx);
   } catch (const simulator::PtxError& error) {
-    return fail(kCommand, Status::invalid_argument(
-                              fmt::format("{}: PTX line {}: {}", path, error.line, error.message)));
+    return fail(kCoverageCommand, Status::invalid_argument(
+                                      fmt::format("{}: PTX line {}: {}", path, error.line, error.message)));
   }
   std::size_t statements = 0;
   std::map<std::string, Unknown> unknown;
@@ -149,11 +150,11 @@ int examine(const std::string& path, bool json) {
 void add_coverage_command(CLI::App& app, int& exit_code) {
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand(std::string(kCommand),
+  CLI::App* command = app.add_subcommand(std::string(kCoverageCommand),
                                          "Lists the instructions that are simulated, and those that are not. "
                                          "With a file: what of it is not known; "
                                          "exit status 1 if it does not load");
-  command->add_option("ptx", *path, "a PTX file");
+  command->add_option("FILE", *path, "a PTX file")->type_name("FILE");
   command->add_flag("--json", *json, "JSON on stdout");
   command->callback(
       [path, json, &exit_code] { exit_code = path->empty() ? list_table(*json) : examine(*path, *json); });

@@ -2,17 +2,19 @@
 // go unnoticed.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/jfa_sim/campaign_report.h"
 #include "tools/jfa_sim/command.h"
+#include "tools/option_checks.h"
 
 namespace jfa::sim {
 namespace {
 
-constexpr std::string_view kCommand = "mutate";
+constexpr std::string_view kMutateCommand = "mutate";
 
 struct MutateOptions {
   LaunchOptions launch;
@@ -25,14 +27,14 @@ struct MutateOptions {
 
 int mutate(const MutateOptions& options) {
   const Result<LoadedLaunch> loaded = load_launch(options.launch);
-  if (!loaded) return fail(kCommand, loaded.status());
+  if (!loaded) return fail(kMutateCommand, loaded.status());
   CampaignOptions campaign;
   campaign.sample = options.sample;
   campaign.jobs = options.jobs;
   campaign.schedules = usual_schedules(options.random_seeds);
   for (simulator::RunOptions& schedule : campaign.schedules) schedule.sms = options.sms;
   const Result<CampaignResult> result = run_campaign(loaded->ptx, loaded->launch.recording, campaign);
-  if (!result) return fail(kCommand, result.status());
+  if (!result) return fail(kMutateCommand, result.status());
   const std::string unnoticed = survivors(*result, loaded->source);
   if (options.json) {
     fmt::print("{}\n", to_json(*result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -47,20 +49,20 @@ int mutate(const MutateOptions& options) {
 
 void add_mutate_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<MutateOptions>();
-  CLI::App* command = app.add_subcommand(std::string(kCommand),
+  CLI::App* command = app.add_subcommand(std::string(kMutateCommand),
                                          "Runs every mutant of a kernel's synchronisation. Exit status: 0 "
                                          "all are noticed, 1 some are not, 2 bad "
                                          "input, or the kernel fails as it is");
   add_launch_options(*command, options->launch);
-  command->add_option("--sms", options->sms, "streaming multiprocessors")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--random", options->random_seeds, "random schedules beside eager and lazy")
-      ->check(CLI::Range(0, 100000))
-      ->capture_default_str();
-  command->add_option("--sample", options->sample, "mutants of each operation and change; 0: all")
-      ->capture_default_str();
-  command->add_option("--jobs", options->jobs, "threads")->capture_default_str();
+  using tools::whole;
+  const auto usual = [](CLI::Option* option) { option->type_name("N")->capture_default_str(); };
+  usual(whole(command->add_option("--sms", options->sms, "streaming multiprocessors"), 1, 1024));
+  usual(
+      whole(command->add_option("--random", options->random_seeds, "random schedules beside eager and lazy"),
+            0, 100000));
+  usual(whole<std::size_t>(
+      command->add_option("--sample", options->sample, "mutants of each operation and change; 0: all")));
+  usual(whole(command->add_option("--jobs", options->jobs, "threads"), 1, 1024));
   command->add_flag("--json", options->json, "JSON on stdout");
   command->callback([options, &exit_code] { exit_code = mutate(*options); });
 }

@@ -1,6 +1,7 @@
 // jfa-sim run: one launch, its results and what the checkers say.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "simulator/shrink.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/jfa_sim/trace_file.h"
+#include "tools/option_checks.h"
 #include "tools/output_file.h"
 #include "tools/standard_streams.h"
 
@@ -17,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kCommand = "run";
+constexpr std::string_view kRunCommand = "run";
 
 struct RunCommandOptions {
   LaunchOptions launch;
@@ -57,15 +59,23 @@ Status write_results(const PreparedLaunch& launch, const simulator::ReplayResult
   return {};
 }
 
+// A word of the shell.
+std::string shell_word(std::string_view text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 // The command that runs the launch on these choices.
 std::string replay_command(const RunCommandOptions& options, const std::vector<simulator::Choice>& choices) {
   const LaunchOptions& launch = options.launch;
-  std::string text = fmt::format("jfa-sim run '{}' --entry '{}' --grid {} --block {} --cluster {}",
-                                 launch.ptx_path, launch.entry, launch.grid, launch.block, launch.cluster);
+  std::string text =
+      fmt::format("jfa-sim run {} --entry {} --grid {} --block {} --cluster {}", shell_word(launch.ptx_path),
+                  shell_word(launch.entry), launch.grid, launch.block, launch.cluster);
   if (launch.shared_bytes != 0) text += fmt::format(" --shared {}", launch.shared_bytes);
-  for (const std::string& buffer : launch.buffers) text += fmt::format(" --buffer '{}'", buffer);
-  for (const std::string& argument : launch.arguments) text += fmt::format(" --arg '{}'", argument);
-  if (!launch.source_path.empty()) text += fmt::format(" --source '{}'", launch.source_path);
+  for (const std::string& buffer : launch.buffers) text += fmt::format(" --buffer {}", shell_word(buffer));
+  for (const std::string& argument : launch.arguments) text += fmt::format(" --arg {}", shell_word(argument));
+  if (!launch.source_path.empty()) text += fmt::format(" --source {}", shell_word(launch.source_path));
   text += fmt::format(" --sms {} --schedule replay", options.run.sms);
   const simulator::RunOptions usual;
   const auto add_unusual = [&](std::string_view option, auto value, auto usual_value) {
@@ -112,30 +122,36 @@ void print_json(const RunCommandOptions& options, const PreparedLaunch& launch,
   tools::tell(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+// "a|b" for "a, b".
+std::string alternatives(std::string names) {
+  for (std::size_t at = 0; (at = names.find(", ", at)) != std::string::npos;) names.replace(at, 2, "|");
+  return names;
+}
+
 int run(const RunCommandOptions& options) {
   const Result<LoadedLaunch> loaded = load_launch(options.launch);
-  if (!loaded) return fail(kCommand, loaded.status());
+  if (!loaded) return fail(kRunCommand, loaded.status());
   Result<Outputs> outputs = open_outputs(options, loaded->launch);
-  if (!outputs) return fail(kCommand, outputs.status());
+  if (!outputs) return fail(kRunCommand, outputs.status());
   simulator::Trace trace;
   simulator::RunOptions traced = options.run;
   if (outputs->trace) traced.trace = &trace;
   const auto result = simulator::replay(loaded->ptx, loaded->launch.recording, traced, loaded->source);
-  if (!result) return fail(kCommand, result.status());
+  if (!result) return fail(kRunCommand, result.status());
   if (outputs->trace)
     if (Status status = outputs->trace->write(
             to_chrome_trace(trace).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
         !status.ok())
-      return fail(kCommand, status);
+      return fail(kRunCommand, status);
   std::optional<simulator::ShrunkSchedule> shrunk;
   if (!result->ok && options.shrink) {
     auto shrinking = simulator::shrink(loaded->ptx, loaded->launch.recording, options.run);
-    if (!shrinking) return fail(kCommand, shrinking.status());
+    if (!shrinking) return fail(kRunCommand, shrinking.status());
     shrunk = *std::move(shrinking);
   }
   if (result->ok)
     if (Status status = write_results(loaded->launch, *result, outputs->results); !status.ok())
-      return fail(kCommand, status);
+      return fail(kRunCommand, status);
   if (options.json) {
     tools::say(result->printed);
   } else {
@@ -158,55 +174,59 @@ int run(const RunCommandOptions& options) {
 void add_run_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<RunCommandOptions>();
   CLI::App* command = app.add_subcommand(
-      std::string(kCommand), "Runs a kernel. Exit status: 0 no bug found, 1 a report, 2 bad input");
+      std::string(kRunCommand), "Runs a kernel. Exit status: 0 no bug found, 1 a report, 2 bad input");
   add_launch_options(*command, options->launch);
-  command
-      ->add_option("--schedule", options->schedule,
-                   fmt::format("{}: who moves when", simulator::schedule_names()))
+  using tools::whole;
+  command->add_option("--schedule", options->schedule, "who moves when")
+      ->type_name(alternatives(simulator::schedule_names()))
       ->check([](const std::string& name) {
         return simulator::parse_schedule(name)
                    ? ""
                    : fmt::format("{} is not one of {}", name, simulator::schedule_names());
       })
       ->capture_default_str();
-  command->add_option("--seed", options->run.seed, "of the random schedule; of starve: who")
+  whole<std::uint64_t>(
+      command->add_option("--seed", options->run.seed, "of the random schedule; of starve: who"))
+      ->type_name("N")
       ->capture_default_str();
   command->add_option("--choices", options->choices, "of the replay schedule, as a failing run prints them")
+      ->type_name("POSITION:VALUE,…")
       ->check([](const std::string& text) {
         return simulator::parse_choices(text) ? ""
                                               : "must be increasing positions and values, as in 12:3,40:1";
       });
   command->add_flag("!--no-shrink", options->shrink, "do not look for the choices that a failure needs");
-  command->add_option("--trace", options->trace_path,
-                      "file for what happened when, in Chrome's trace format (Perfetto); - is stdout");
-  command->add_option("--sms", options->run.sms, "streaming multiprocessors")
-      ->check(CLI::Range(1, 1024))
+  command
+      ->add_option("--trace", options->trace_path,
+                   "file for what happened when, in Chrome's trace format (Perfetto); - is stdout")
+      ->type_name("FILE");
+  whole(command->add_option("--sms", options->run.sms, "streaming multiprocessors"), 1, 1024)
+      ->type_name("N")
       ->capture_default_str();
-  command->add_option("--checks", options->run.checks, "0: no checkers")->capture_default_str();
   command
       ->add_option("--dynamic-alignment", options->run.dynamic_shared_alignment,
                    "least alignment of dynamic shared memory; 1024 for code that counts on it undeclared")
-      ->check(CLI::IsMember({16, 32, 64, 128, 256, 512, 1024}))
+      ->type_name("16|32|64|128|256|512|1024")
+      ->check(CLI::IsMember({"16", "32", "64", "128", "256", "512", "1024"}).description(""))
       ->capture_default_str();
-  command
-      ->add_option("--tensor-fences", options->run.tensor_fences,
-                   "0: waits and barriers order tcgen05 operations without tcgen05.fence")
-      ->capture_default_str();
-  command
-      ->add_option("--load-waits", options->run.load_waits,
-                   "0: registers of tcgen05.ld may be used without tcgen05.wait::ld")
-      ->capture_default_str();
-  command
-      ->add_option("--commit-waits", options->run.commit_waits,
-                   "0: a CTA may exit before the arrivals of its last commits")
-      ->capture_default_str();
-  command
-      ->add_option("--constant-races", options->run.constant_races,
-                   "0: warps may store one constant to one place in one instruction")
-      ->capture_default_str();
-  command
-      ->add_option("--budget", options->run.instruction_budget,
-                   "warp instructions after which it is a livelock; 0: none")
+  const auto add_switch = [&](const char* name, bool& value, const char* description) {
+    command->add_option(name, value, description)
+        ->type_name("0|1")
+        ->check(CLI::IsMember({"0", "1"}).description(""))
+        ->default_str("1");
+  };
+  add_switch("--checks", options->run.checks, "0: no checkers");
+  add_switch("--tensor-fences", options->run.tensor_fences,
+             "0: waits and barriers order tcgen05 operations without tcgen05.fence");
+  add_switch("--load-waits", options->run.load_waits,
+             "0: registers of tcgen05.ld may be used without tcgen05.wait::ld");
+  add_switch("--commit-waits", options->run.commit_waits,
+             "0: a CTA may exit before the arrivals of its last commits");
+  add_switch("--constant-races", options->run.constant_races,
+             "0: warps may store one constant to one place in one instruction");
+  whole<std::uint64_t>(command->add_option("--budget", options->run.instruction_budget,
+                                           "warp instructions after which it is a livelock; 0: none"))
+      ->type_name("N")
       ->capture_default_str();
   command->add_flag("--json", options->json, "JSON on stdout");
   command->callback([options, &exit_code] {

@@ -120,12 +120,13 @@ Result<std::vector<std::byte>> encode(const std::string& where, const Json& json
 
 Result<std::vector<std::byte>> parse_tensor_map(const std::string& path, std::string_view text,
                                                 const std::string& name, const FindBuffer& find_buffer) {
-  const std::string where = fmt::format("{}: tensor map '{}'", path, name);
   const Result<Json> file = tools::parse_json(path, text);
   if (!file) return file.status();
+  if (!file->is_object() || !file->contains(name))
+    return Status::invalid_argument(fmt::format("{}: has no tensor map '{}'", path, name));
+  const std::string where =
+      fmt::format("{}: tensor map '{}'", tools::json_place(path, text, {}, {name}), name);
   try {
-    if (!file->is_object() || !file->contains(name))
-      return Status::invalid_argument(fmt::format("{}: has no tensor map '{}'", path, name));
     return encode(where, file->at(name), find_buffer);
   } catch (const Json::exception& error) {
     return Status::invalid_argument(fmt::format("{}: {}", where, error.what()));

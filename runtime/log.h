@@ -1,0 +1,24 @@
+// The process's log: set_log_callback(), JFA_VERBOSE, or nobody.
+#pragma once
+
+#include <string_view>
+
+#include "cache/options.h"
+#include "jfa/log.h"
+#include "jfa/status.h"
+
+namespace jfa {
+
+/// Reads JFA_VERBOSE, once. kInvalidArgument names a value that cannot be used.
+Status read_log_environment();
+
+/// Whether anybody hears messages of the level now.
+bool log_wants(LogLevel level);
+
+/// Tells who listens. A warning that nobody hears is kept for the callback that comes.
+void log(LogLevel level, std::string_view message);
+
+/// For the caches of this process.
+CacheLog process_log();
+
+}  // namespace jfa
