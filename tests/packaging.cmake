@@ -20,7 +20,8 @@ set_tests_properties(jfa_install PROPERTIES FIXTURES_SETUP installed LABELS pack
 jfa_add_consumer_test(find_package OPTIONS -D CMAKE_PREFIX_PATH=${consumer_dir}/installed)
 set_tests_properties(jfa_consumer_find_package PROPERTIES FIXTURES_REQUIRED installed)
 
-# Compiles the library once more, without the two thirds that a server does not need.
+# Compiles the library once more, without the two thirds that a server does not need; and file by file, as others
+# build it, where batches (tools/setup.sh) would hide that a file lacks an include.
 jfa_add_consumer_test(add_subdirectory
   OPTIONS -D JFA_CUDA_INCLUDE_DIR=${JFA_CUDA_INCLUDE_DIR} -D JFA_BUILD_SIMULATOR=OFF
   ARGUMENTS --without-simulator)
