@@ -23,7 +23,7 @@ if(JFA_INSTALL AND TARGET jfa_shared)
   # It works wherever it lies. What its last users found in it is forgotten.
   add_test(NAME jfa_install_moved
            COMMAND ${CMAKE_COMMAND} -D FROM=${consumer_dir}/installed -D TO=${consumer_dir}/moved
-                   "-D STALE=${consumer_dir}/find_package$<SEMICOLON>${consumer_dir}/pkg_config"
+                   "-D STALE=${consumer_dir}/find_package$<SEMICOLON>${consumer_dir}/pkg_config$<SEMICOLON>${consumer_dir}/examples"
                    -P ${CMAKE_CURRENT_SOURCE_DIR}/packaging/move.cmake)
   set_tests_properties(jfa_install PROPERTIES FIXTURES_SETUP installed LABELS packaging)
   set_tests_properties(jfa_install_moved PROPERTIES FIXTURES_SETUP moved FIXTURES_REQUIRED installed LABELS packaging)
