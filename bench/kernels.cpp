@@ -35,7 +35,7 @@ jfa::Result<std::vector<jfa::KernelSpec>> configurations(const std::string& targ
 jfa::Result<bool> print_kernel(const jfa::KernelSpec& spec) {
   const auto plan = jfa::plan(spec);
   if (!plan.ok()) return plan.status();
-  const auto compiled = jfa::compile(jfa::emit(*plan), spec);
+  const auto compiled = jfa::compile(jfa::emit(*plan));
   if (!compiled.ok()) return compiled.status();
   const jfa::SharedImage& image = *compiled;
   bool slow = false;

@@ -9,7 +9,9 @@
 namespace jfa {
 
 struct KernelSource {
-  std::string name;                  // name(spec), for people
+  KernelSpec spec;                   // what it was emitted for, with
+  Tuning tuning;                     // what differs from the defaults
+  std::string name;                  // name(plan), for people
   std::string text;                  // includes nothing; compiles alone with nvcc and NVRTC
   std::string target;                // "sm_100f"
   std::vector<std::string> options;  // of NVRTC, without the architecture
@@ -17,5 +19,8 @@ struct KernelSource {
 };
 
 KernelSource emit(const KernelPlan& plan);
+
+/// The source of a specialisation. Errors: of plan().
+Result<KernelSource> source_of(const KernelSpec& spec, const Tuning& tuning = {});
 
 }  // namespace jfa

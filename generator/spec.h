@@ -5,23 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
+#include "generator/target.h"
 #include "jfa/attention.h"
 
 namespace jfa {
-
-/// What NVRTC is asked for. sm_100f runs on 10.0 and 10.3; the `a` targets on one device generation each.
-enum class Target : std::uint8_t { sm_100f, sm_100a, sm_103a, sm_90a };
-
-std::string_view to_string(Target target);
-/// Every target, the default one first.
-std::vector<Target> all_targets();
-/// The target of that name, or kInvalidArgument naming it.
-Result<Target> parse_target(std::string_view name);
-/// The default target of a device of compute capability major.minor; kUnsupported by name for others.
-Result<Target> target_for_device(int major, int minor);
 
 struct KernelSpec {
   Pass pass = Pass::forward;
@@ -37,9 +25,11 @@ struct KernelSpec {
 
 /// The key of a configuration; kInvalidArgument or kUnsupported naming the field and its value.
 Result<KernelSpec> specialize(const Configuration& configuration);
+/// The same on a target that is known already; configuration.target is not read.
+Result<KernelSpec> specialize(const Configuration& configuration, Target target);
 
-/// The configuration of a call on a target; checks nothing that specialize() checks.
-Configuration configuration_of(const AttentionCall& call, std::string_view target);
+/// The configuration of a call, its target left out; checks nothing that specialize() checks.
+Configuration configuration_of(const AttentionCall& call);
 
 /// Short and unique, for file names and messages: "forward-bf16-d128-w64-g4-sm_100f".
 std::string name(const KernelSpec& spec);

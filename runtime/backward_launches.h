@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "generator/workspace.h"
 #include "jfa/attention.h"
 #include "runtime/device.h"
 #include "runtime/kernels.h"

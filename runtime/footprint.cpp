@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "generator/dtype.h"
+
 namespace jfa {
-namespace {
-
-constexpr std::int64_t kElementBytes = 2;
-
-}  // namespace
 
 Footprint Footprint::of(const Tensor& tensor) { return of(OutputGradient::of(tensor)); }
 

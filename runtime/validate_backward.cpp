@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "generator/dtype.h"
+
 namespace jfa {
 namespace {
 
-constexpr std::int64_t kElementBytes = 2;
 // Every term of a byte address fits 64 bits with room for their sum.
 constexpr std::int64_t kStrideLimit = std::int64_t{1} << 57;
 

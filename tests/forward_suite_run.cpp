@@ -172,7 +172,7 @@ int check_on_devices(const SuiteProblem& made, const std::vector<std::string>& d
   std::optional<RunResult> first;
   for (const std::string& name : devices) {
     CAPTURE(name);
-    Device device = Device::open(name).value();
+    Device device = open_device(name);
     RunResult result = run_attention(device, made.problem, made.options);
     if (!ran_well(device, result)) continue;
     if (!first) {
@@ -192,7 +192,7 @@ int check_on_devices(const SuiteProblem& made, const std::vector<std::string>& d
 int check_isolation(const SuiteProblem& made, const std::string& name) {
   const std::vector<reference::Sequence> all = reference::sequences(made.problem);
   if (all.size() < 2) return 0;
-  Device device = Device::open(name).value();
+  Device device = open_device(name);
   const RunResult clean = run_attention(device, made.problem, made.options);
   if (!ran_well(device, clean)) return 1;
   const auto longest = static_cast<std::size_t>(std::max_element(all.begin(), all.end(),

@@ -25,6 +25,7 @@ struct EmitOptions {
   std::string window = "none";
   bool broadcast_q = false;
   std::int64_t groups = 1;
+  std::string tuning;
   std::string format = "cuda";
   std::string output = "-";
 };
@@ -40,12 +41,14 @@ Result<std::string> emit_text(const EmitOptions& options) {
   sweep.target = {options.target};
   const Result<std::vector<KernelSpec>> specs = expand(sweep);
   if (!specs) return specs.status();
-  const Result<KernelPlan> kernel_plan = plan(specs->front());
+  const Result<Tuning> tuning = parse_tuning(options.tuning);
+  if (!tuning) return tuning.status();
+  const Result<KernelPlan> kernel_plan = plan(specs->front(), *tuning);
   if (!kernel_plan) return kernel_plan.status();
   if (options.format == "plan") return describe(*kernel_plan) + "\n";
   const KernelSource source = emit(*kernel_plan);
   if (options.format == "cuda") return source.text;
-  const Result<SharedImage> image = compile(source, specs->front());
+  const Result<SharedImage> image = compile(source);
   if (!image) return image.status();
   return options.format == "ptx" ? (*image)->ptx : (*image)->cubin;
 }
@@ -79,6 +82,8 @@ void add_emit_command(CLI::App& app, int& exit_code) {
   command.add_option("--groups", options->groups, "query heads per key head")
       ->capture_default_str()
       ->type_name("G");
+  command.add_option("--tuning", options->tuning, "values of knobs; --format plan shows them all")
+      ->type_name("NAME=VALUE,...");
   command.add_option("--format", options->format, "cuda, ptx, cubin, plan")
       ->check(CLI::IsMember({"cuda", "ptx", "cubin", "plan"}))
       ->capture_default_str();

@@ -41,9 +41,9 @@ Result<CompileRequest> request_of(const ExplainOptions& options) {
   sweep.target = {options.target};
   const Result<std::vector<KernelSpec>> specs = expand(sweep);
   if (!specs) return specs.status();
-  const Result<KernelPlan> kernel_plan = plan(specs->front());
-  if (!kernel_plan) return kernel_plan.status();
-  return compile_request(emit(*kernel_plan), specs->front());
+  const Result<KernelSource> source = source_of(specs->front());
+  if (!source) return source.status();
+  return compile_request(*source);
 }
 
 int run(const ExplainOptions& options, const CacheCommandOptions& shared) {

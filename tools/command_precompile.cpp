@@ -99,10 +99,10 @@ class Precompiler {
 
  private:
   void compile_one(const KernelSpec& spec) {
-    const Result<KernelPlan> kernel_plan = plan(spec);
-    Status status = kernel_plan.status();
+    const Result<KernelSource> source = source_of(spec);
+    Status status = source.status();
     try {
-      if (status.ok()) status = compile(cache_, emit(*kernel_plan), spec).status();
+      if (status.ok()) status = compile(cache_, *source).status();
     } catch (const std::exception& error) {  // std::bad_alloc; nobody else would catch it in a thread
       status = Status::unavailable(error.what());
     }
