@@ -75,7 +75,7 @@ std::string tensor_region(const Region& region) {
 
 std::string entry_struct(const KernelPlan& plan, const EntryPlan& entry) {
   std::string text = fmt::format(
-      "struct {} {{  // {}\n"
+      "\nstruct {} {{  // {}\n"
       "  static constexpr int kThreads = {}, kCtas = {}, kSharedBytes = {};\n",
       entry.config, entry.name, entry.threads, entry.ctas, entry.shared_bytes);
   const auto define = [&](std::string_view name, std::string_view type, std::string_view comment) {

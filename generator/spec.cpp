@@ -28,6 +28,8 @@ Result<KernelSpec> specialize(const Configuration& configuration, Target target)
   spec.pass = configuration.pass;
   spec.dtype = configuration.dtype;
   spec.target = target;
+  if (row_of(spec.dtype).name.empty())
+    return Status::invalid_argument(fmt::format("dtype {} is no element type", static_cast<int>(spec.dtype)));
   const std::int64_t head_dim = configuration.head_dim;
   if (head_dim < 8 || head_dim % 8 != 0 || head_dim > kPaddedDims.back()) {
     return Status::invalid_argument(

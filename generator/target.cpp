@@ -8,6 +8,10 @@
 
 namespace jfa {
 
+// Of the plan files, one each.
+const TargetFamily& sm90_family();   // compute capability 9.0
+const TargetFamily& sm100_family();  // 10.0 and 10.3
+
 const std::vector<TargetRow>& target_table() {
   static const std::vector<TargetRow> table{
       {Target::sm_100f, "sm_100f", &sm100_family(), {{10, 0}, {10, 3}}, {12, 9}},

@@ -107,9 +107,13 @@ Tuning Choices::unusual() const {
 
 Tuning relevant(const Tuning& tuning, const KernelSpec& spec) {
   Tuning own;
-  for (const Knob& knob : row_of(spec.target).family->knobs) {
-    const auto value = tuning.values.find(knob.name);
-    if (value != tuning.values.end() && concerns(knob, spec)) own.values.insert(*value);
+  for (const auto& value : tuning.values) {
+    bool known = false, concerned = false;
+    for (const Knob& knob : row_of(spec.target).family->knobs) {
+      known |= knob.name == value.first;
+      concerned |= knob.name == value.first && concerns(knob, spec);
+    }
+    if (concerned || !known) own.values.insert(value);  // plan() refuses what nobody knows
   }
   return own;
 }

@@ -70,7 +70,7 @@ class Choices {
   std::vector<Choice> choices_;
 };
 
-/// The values of a tuning that concern a specialisation: a target's tuning may name knobs of both passes.
+/// A target's tuning without the values that concern other specialisations than this one.
 Tuning relevant(const Tuning& tuning, const KernelSpec& spec);
 
 }  // namespace jfa

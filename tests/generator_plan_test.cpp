@@ -1,10 +1,12 @@
 // What a plan says of its entries' memory and of the tensor core's work.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "generator/emit_wgmma.h"
 #include "generator/plan.h"
 #include "generator/workspace.h"
 #include "templates/attention/backward_parameters.h"
@@ -135,4 +137,26 @@ TEST_CASE("parts of a shared query's keys keep the multiprocessors evenly busy")
   CHECK(broadcast_parts(132, 4, 1) == 1);    // few key tiles
   CHECK(broadcast_parts(132, 4096, 1) == 1);
   CHECK(broadcast_parts(2, 1, 320) == 2);
+}
+
+TEST_CASE("a wgmma wrapper has an operand for every register, at any width") {
+  for (int columns = 8; columns <= 256; columns += 8) {
+    CAPTURE(columns);
+    const int registers = columns / 2;
+    for (const bool shared : {true, false}) {
+      const std::string text = shared ? wgmma_ss_text(columns) : wgmma_rs_text(columns);
+      const auto count = [&](const std::string& part) {
+        int times = 0;
+        for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
+        return times;
+      };
+      CHECK(count(fmt::format("m64n{}k16", columns)) == 1);
+      CHECK(count(fmt::format("float (&d)[{}]", registers)) == 1);
+      CHECK(count("\"+f\"(d[") == registers);
+      // Accumulators, operands, the predicate's source, and of two shared operands how each of them lies.
+      const int operands = registers + (shared ? 5 : 6);
+      CHECK(count(fmt::format("%{}", operands - 1)) == 1);
+      CHECK(count(fmt::format("%{}", operands)) == 0);
+    }
+  }
 }

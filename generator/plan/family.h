@@ -26,12 +26,9 @@ struct TargetFamily {
   int flops_per_cycle = 0;     // of a multiprocessor's tensor core, 16-bit elements
   int least_product_rows = 0;  // a product of fewer takes no less time
   std::span<const Knob> knobs;
-  KernelPlan (*forward)(const KernelSpec& spec, Choices& choices) = nullptr;
-  KernelPlan (*backward)(const KernelSpec& spec, Choices& choices) = nullptr;
+  KernelPlan (*forward)(const TargetFamily& family, const KernelSpec& spec, Choices& choices) = nullptr;
+  KernelPlan (*backward)(const TargetFamily& family, const KernelSpec& spec, Choices& choices) = nullptr;
 };
-
-const TargetFamily& sm90_family();   // compute capability 9.0
-const TargetFamily& sm100_family();  // 10.0 and 10.3
 
 // ---- What the plan files share. Shared memory is cut so that the rings that are asked for as many as fit
 // fill it.

@@ -95,6 +95,8 @@ class EntryCheck {
   // A region that lies over another must lie in it, and counts as part of it.
   Status no_overlap(const std::vector<Region>& map, const char* unit) const {
     for (const Region& region : map) {
+      if (std::ranges::count(map, region.type, &Region::type) > 1)
+        return refuse("{} is the name of two regions", region.type);
       if (region.begin < 0) return refuse("{} begins at {} {}", region.type, unit, region.begin);
       if (region.over.empty()) continue;
       const auto under = std::ranges::find(map, region.over, &Region::type);

@@ -23,7 +23,7 @@ Result<KernelPlan> plan(const KernelSpec& spec, const Tuning& tuning) {
   const TargetFamily& family = *row_of(spec.target).family;
   Result<Choices> choices = Choices::make(family.knobs, spec, tuning);
   if (!choices) return choices.status();
-  KernelPlan plan = (spec.pass == Pass::forward ? family.forward : family.backward)(spec, *choices);
+  KernelPlan plan = (spec.pass == Pass::forward ? family.forward : family.backward)(family, spec, *choices);
   for_each_entry(plan, add_up);
   plan.knobs = choices->chosen();
   plan.tuning = choices->unusual();

@@ -53,11 +53,11 @@ std::vector<Region> forward_tensor_map(const KernelPlan& plan, bool output_first
   return map.regions();
 }
 
-KernelPlan plan_forward(const KernelSpec& spec, Choices& choices) {
+KernelPlan plan_forward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   // The product thread waits for the next keys before it multiplies these values.
   constexpr int kLeastKeyValueStages = 2;
   constexpr int kControlBytes = 2048;
-  KernelPlan plan = plan_forward_entries(spec, sm100_family(), choices, kControlBytes, kLeastKeyValueStages);
+  KernelPlan plan = plan_forward_entries(spec, family, choices, kControlBytes, kLeastKeyValueStages);
   plan.tensor_memory_columns = kTensorColumns;
   EntryPlan& main = std::get<ForwardPlan>(plan.entries).main;
   main.roles = {{"Load", "loads queries, keys and values"},
@@ -124,11 +124,11 @@ std::vector<WarpRole> one_pass_roles() {
           {"Multiply", "issues the products"}};
 }
 
-KernelPlan plan_backward(const KernelSpec& spec, Choices& choices) {
+KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   constexpr ControlBytes kControl{.pair = 512, .one_pass = 1024};
   // Scores of the next tile, or of the next keys, are issued before the products of this one.
   constexpr BackwardLeast kLeast{.streamed = 2, .short_stages = 2, .pairs = 2};
-  KernelPlan plan = plan_backward_entries(spec, sm100_family(), choices, kControl, kLeast);
+  KernelPlan plan = plan_backward_entries(spec, family, choices, kControl, kLeast);
   plan.tensor_memory_columns = kTensorColumns;
   const bool gradients_first = choices.take("tensor_order") != 0;
   auto& backward = std::get<BackwardPlan>(plan.entries);

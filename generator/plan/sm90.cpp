@@ -47,12 +47,12 @@ std::vector<WarpRole> with_consumers(std::vector<WarpRole> producers, Choices& c
   return producers;
 }
 
-KernelPlan plan_forward(const KernelSpec& spec, Choices& choices) {
+KernelPlan plan_forward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   // Where the consumers take every other key tile, each keeps values while it waits for its next keys, and
   // the other one's key and value tile lie between.
   constexpr int kLeastKeyValueStages = 4;
   constexpr int kControlBytes = 2048;
-  KernelPlan plan = plan_forward_entries(spec, sm90_family(), choices, kControlBytes, kLeastKeyValueStages);
+  KernelPlan plan = plan_forward_entries(spec, family, choices, kControlBytes, kLeastKeyValueStages);
   plan.output_box_rows = kConsumerRows;
   EntryPlan& main = std::get<ForwardPlan>(plan.entries).main;
   main.roles =
@@ -66,11 +66,11 @@ KernelPlan plan_forward(const KernelSpec& spec, Choices& choices) {
   return plan;
 }
 
-KernelPlan plan_backward(const KernelSpec& spec, Choices& choices) {
+KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   constexpr ControlBytes kControl{.pair = 512, .one_pass = 1024};
   // A consumer keeps a streamed pair while it waits for its next one, and the other one's lies between.
   constexpr BackwardLeast kLeast{.streamed = kConsumers + 1, .short_stages = 1, .pairs = 1};
-  KernelPlan plan = plan_backward_entries(spec, sm90_family(), choices, kControl, kLeast);
+  KernelPlan plan = plan_backward_entries(spec, family, choices, kControl, kLeast);
   auto& backward = std::get<BackwardPlan>(plan.entries);
   backward.keys.roles = with_consumers(
       {{"Load", "loads tiles"}, {"Draw", "draws work items"}, {"Stats", "LSE and delta of the queries"}},
