@@ -11,7 +11,7 @@ __device__ inline void mma_abt(D d, A a, B b, int n, bool accumulate = false) {
   }
 }
 
-// a in tensor memory. `first`: this product starts d.
+// a in tensor memory. `first`: this product starts d. By reference, to be read where it is used.
 template <class D, Element kElement, int kRows, int kColumns, class B>
 __device__ inline void mma_ab(D d, TensorTile<kElement, kRows, kColumns> a, B b, const bool& first) {
   const u32 instruction = instruction_descriptor(B::kColumns, true);
