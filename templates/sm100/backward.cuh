@@ -94,8 +94,8 @@ __device__ inline void multiply(const BackwardShared<Control>& shared, TensorMem
         const auto streamed_pair = shared.streamed[streamed.slot];
         for (int which = 0; which < 2; ++which) {
           const u32 column = which == 0 ? Config::Scores::kBegin : Config::ScoreGrads::kBegin;
-          mma_abt(typename Config::Scores::Tile{memory + column}, stationary_pair[which], streamed_pair[which],
-                  kStreamedRows);
+          mma_abt(typename Config::Scores::Tile{memory + column}, stationary_pair[which],
+                  streamed_pair[which], kStreamedRows);
         }
         tcgen05_commit(&barriers.scores_full);
         if (t == count - 1 && Work::leaves_stationary(item.tile))

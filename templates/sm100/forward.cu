@@ -43,8 +43,8 @@ __device__ inline void multiply_values(const Shared<Control>& shared, TensorMemo
   mbarrier_wait(&control.probability_full, phase);
   phase ^= 1;
   tcgen05_fence_after_thread_sync();
-  mma_ab(Config::Accumulator::in(memory), Config::Probabilities::in(memory),
-         shared.keys_and_values, pending.value.slot, pending.columns, pending.first);
+  mma_ab(Config::Accumulator::in(memory), Config::Probabilities::in(memory), shared.keys_and_values,
+         pending.value.slot, pending.columns, pending.first);
   tcgen05_commit(&control.pipeline.key_value_empty[pending.value.slot]);
   tcgen05_commit(&control.product_done);
   pending.columns = 0;
