@@ -3,7 +3,7 @@ and raises Unfit if it cannot express the problem."""
 
 import torch
 
-import jfa_ctypes
+import jfa
 from document_mask import document_mask
 
 
@@ -153,63 +153,27 @@ class Flex(_Autograd):
 
 
 class Jfa:
-    """jfa through its C interface, on PyTorch's memory and stream."""
+    """jfa.attention(), without what autograd records: its own forward and backward operators."""
 
     name = "jfa"
-    library = None  # a jfa_ctypes.Library
-    device = None   # its device handle
 
     def __init__(self, data, backward):
         problem = data.problem
         self.data = data
-        self.call = jfa_ctypes.Call(
-            query=jfa_ctypes.tensor_of(data.query), key=jfa_ctypes.tensor_of(data.key),
-            value=jfa_ctypes.tensor_of(data.value), query_offset=jfa_ctypes.offsets_of(data.query_offset),
-            key_offset=jfa_ctypes.offsets_of(data.key_offset), broadcast_q=problem.shared_query,
-            has_window=problem.window is not None, window=problem.window or 0)
-        self.output = torch.empty_like(data.output_grad)
-        self.output_tensor = jfa_ctypes.tensor_of(self.output)
-        self.stream = torch.cuda.current_stream().cuda_stream
-        self._prepare(jfa_ctypes.FORWARD)
-        self.workspace = self._workspace(self.library.workspace_bytes(self.call))
-        self.lse = None
-        if backward:
-            self._prepare_backward()
-
-    def _prepare(self, direction):
-        problem = self.data.problem
-        self.library.jfa_prepare(self.device, jfa_ctypes.Configuration(
-            head_dim=problem.head_dim, groups=problem.groups, has_window=problem.window is not None,
-            window=problem.window or 0, broadcast_q=problem.shared_query, pass_=direction))
-
-    def _workspace(self, byte_count):
-        memory = torch.empty(byte_count, dtype=torch.uint8, device=self.output.device)
-        return memory, jfa_ctypes.Workspace(memory.data_ptr(), byte_count)
-
-    def _prepare_backward(self):
-        data = self.data
-        self._prepare(jfa_ctypes.BACKWARD)
-        self.lse = torch.empty(data.problem.heads, data.problem.output_rows, device=self.output.device)
-        self.gradients = [torch.empty_like(tensor) for tensor in (data.query, data.key, data.value)]
-        self.gradient_tensors = [jfa_ctypes.tensor_of(tensor) for tensor in self.gradients]
-        self.output_grad = jfa_ctypes.output_gradient_of(data.output_grad)
-        self.backward_workspace = self._workspace(
-            self.library.backward_workspace_bytes(self.call, self.output_grad))
-        self.forward()  # the backward reads its output and LSE
+        self.arguments = (data.query, data.key, data.value, data.query_offset, data.key_offset, None, problem.window,
+                          problem.shared_query, None)
+        self.saved = torch.ops.jfa.attention(*self.arguments) if backward else None  # compiles, too
 
     def forward(self):
-        self.library.jfa_forward(self.device, self.call, self.output_tensor,
-                                 0 if self.lse is None else self.lse.data_ptr(), self.workspace[1], self.stream)
-        return self.output
+        query, key, value, query_offset, key_offset, _, window, shared_query, _ = self.arguments
+        return jfa.attention(query, key, value, query_offset, key_offset, window=window, broadcast_q=shared_query)
 
     def backward(self):
-        self.library.jfa_backward(self.device, self.call, self.output_tensor, self.lse.data_ptr(), self.output_grad,
-                                  0, *self.gradient_tensors, self.backward_workspace[1], self.stream)
-        return self.gradients
+        return torch.ops.jfa.attention_backward(self.data.output_grad, None, *self.saved, *self.arguments)
 
     def results(self, backward):
         results = self.backward() if backward else [self.forward()]
-        self.library.jfa_status(self.device, (self.backward_workspace if backward else self.workspace)[1], self.stream)
+        jfa.synchronize()
         return results
 
 

@@ -1,6 +1,6 @@
 """jfa beside what else there is: the same data, one run, results compared.
 
-    python3 bench/peers.py --library build/release/libjfa.so --json peers.json
+    python3 bench/peers.py --json peers.json   # with the package jfa installed
 
 Every time is a median on the device: the L2 cache is flushed before each run, and a short spin on the device hides
 what the host needs to enqueue the work, so that no library pays for its Python. Compilation is not counted.
@@ -16,7 +16,7 @@ import sys
 
 import torch
 
-import jfa_ctypes
+import jfa
 import libraries
 import ratios
 import shapes
@@ -152,7 +152,6 @@ def parse_options():
     here = os.path.dirname(os.path.abspath(__file__))
     names = [library.name for library in libraries.ALL]
     parser = argparse.ArgumentParser(description="Compare jfa with other attentions on a GPU.")
-    parser.add_argument("--library", default=os.path.join(here, "../build/release/libjfa.so"), help="libjfa.so")
     parser.add_argument("--shapes", default=os.path.join(here, "shapes.json"), help="what to measure")
     parser.add_argument("--only", help="names of shapes, separated by commas")
     parser.add_argument("--libraries", default=",".join(names), help=f"of {', '.join(names)}")
@@ -186,10 +185,7 @@ def main():
               "driver": driver_version(), "cuda": torch.version.cuda, "torch": torch.__version__,
               "repeats": options.repeats, "baseline": BASELINE}
     if libraries.Jfa.name in options.libraries:
-        torch.cuda.init()
-        libraries.Jfa.library = jfa_ctypes.Library(options.library)
-        libraries.Jfa.device = libraries.Jfa.library.open(f"cuda:{torch.cuda.current_device()}")
-        report["jfa"] = libraries.Jfa.library.version
+        report["jfa"] = jfa.version()
     report |= measure_limits(options.repeats)
     print(json.dumps(report), flush=True)
     report["passes"] = {}

@@ -28,7 +28,7 @@ std::set<std::string> matches(const std::string& text, const std::regex& pattern
 // Rows of the page, and the files that each names; a row without a test must give a reason.
 TestsOfRow rows_of_page() {
   static const std::regex row(R"(\| (\d+) \|[^|]*\|[^|]*\| (.*) \|)");
-  static const std::regex test_file(R"(`(\w+_test)`)");
+  static const std::regex test_file(R"(`(\w+_test|test_\w+)`)");
   TestsOfRow rows;
   std::ifstream page("docs/bug-pool.md");
   for (std::string line; std::getline(page, line);) {
@@ -43,19 +43,25 @@ TestsOfRow rows_of_page() {
   return rows;
 }
 
-// Rows that test names claim, by file.
-TestsOfRow rows_of_tests() {
-  static const std::regex name(R"rx(TEST_CASE\(\s*"bug-pool ((?:\d+(?:, )?)+))rx");
+// Adds the rows that the tests of one kind claim in their names or, in Python, docstrings.
+void add_rows(const std::string& directory, const std::string& extension, const std::regex& name,
+              TestsOfRow* rows) {
   static const std::regex number(R"(\d+)");
-  TestsOfRow rows;
-  for (const auto& entry : std::filesystem::directory_iterator("tests")) {
-    if (entry.path().extension() != ".cpp") continue;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (entry.path().extension() != extension) continue;
     for (const std::string& numbers : matches(read_text(entry.path()), name, 1)) {
       for (const std::string& row : matches(numbers, number, 0)) {
-        rows[std::stoi(row)].insert(entry.path().stem());
+        (*rows)[std::stoi(row)].insert(entry.path().stem());
       }
     }
   }
+}
+
+// Rows that tests claim, by file.
+TestsOfRow rows_of_tests() {
+  TestsOfRow rows;
+  add_rows("tests", ".cpp", std::regex(R"rx(TEST_CASE\(\s*"bug-pool ((?:\d+(?:, )?)+))rx"), &rows);
+  add_rows("python/tests", ".py", std::regex(R"rx("""bug-pool ((?:\d+(?:, )?)+))rx"), &rows);
   return rows;
 }
 

@@ -13,12 +13,3 @@ if(TARGET jfa_shared)
   set_tests_properties(c_api_test PROPERTIES TIMEOUT 300 LABELS simulator
                                              ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR})
 endif()
-
-# And from Python. Sanitizers would have to be loaded before the interpreter.
-find_package(Python3 COMPONENTS Interpreter QUIET)
-if(TARGET jfa_shared AND Python3_FOUND AND NOT JFA_SANITIZE)
-  add_test(NAME jfa_ctypes_test
-           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/jfa_ctypes_test.py $<TARGET_FILE:jfa_shared>)
-  set_tests_properties(jfa_ctypes_test PROPERTIES TIMEOUT 300 LABELS simulator
-                                                  ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR})
-endif()

@@ -1,0 +1,23 @@
+"""The signature of torch.nn.attention.varlen.varlen_attn."""
+
+from .. import attention, errors
+from ._refuse import same_offsets, symmetric_window, unless
+
+
+def varlen_attn(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
+                window_size=(-1, -1), enable_gqa=False, seqused_k=None, block_table=None, num_splits=None):
+    """jfa.attention() of packed sequences; (output, LSE) if return_aux asks for the LSE.
+
+    max_q, max_k and num_splits change no result there and are not needed here. Unlike there, any finite scale works.
+    """
+    unless(None, "seqused_k", seqused_k, "rows of a sequence that are not used")
+    unless(None, "block_table", block_table, "there are no paged keys")
+    if not enable_gqa and query.shape[1] != key.shape[1]:
+        raise errors.invalid("enable_gqa", enable_gqa, f"query has {query.shape[1]} heads and key has {key.shape[1]}")
+    if tuple(window_size) == (-1, 0):
+        unless((-1, -1), "window_size", tuple(window_size), "there is no causal mask yet")
+    if cu_seq_k is None:
+        raise errors.invalid("cu_seq_k", None, "offsets of the keys are wanted")
+    window = symmetric_window(window_size, same_offsets(cu_seq_q, cu_seq_k))
+    return attention(query, key, value, cu_seq_q, cu_seq_k, window=window, scale=scale,
+                     return_lse=bool(return_aux is not None and return_aux.lse))

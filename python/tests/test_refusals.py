@@ -1,0 +1,94 @@
+"""Errors name the argument and its value."""
+
+import pytest
+import torch
+
+import jfa
+from problems import Problem
+
+
+@pytest.fixture
+def problem(device):
+    return Problem([3, 4], [7, 2], device=device)
+
+
+def refused(kind, argument, value, call):
+    with pytest.raises(kind) as caught:
+        call()
+    assert (caught.value.argument, caught.value.value) == (argument, value), str(caught.value)
+    assert argument in str(caught.value) and value in str(caught.value)
+    assert isinstance(caught.value, jfa.Error)
+
+
+def test_tensors(problem):
+    def call(**changed):
+        arguments = dict(query=problem.query, key=problem.key, value=problem.value, query_offset=problem.query_offset,
+                         key_offset=problem.key_offset)
+        return lambda: jfa.attention(**(arguments | changed))
+
+    query, key = problem.query.detach(), problem.key.detach()
+    refused(jfa.InvalidArgument, "query.dtype", "torch.float32", call(query=query.float()))
+    refused(jfa.InvalidArgument, "key.dtype", "torch.float16", call(key=key.half()))
+    refused(jfa.InvalidArgument, "query.shape", "[7, 32]", call(query=query.flatten(1)))
+    refused(jfa.InvalidArgument, "value.shape", "[1, 9, 2, 16]", call(value=key[None]))
+    refused(jfa.InvalidArgument, "query", "list", call(query=query.tolist()))
+    refused(jfa.InvalidArgument, "key.head_dim", "8", call(key=key[..., :8].contiguous()))
+    refused(jfa.InvalidArgument, "query_offset", "NoneType", call(query_offset=None))
+    refused(jfa.InvalidArgument, "key_offset", "list", call(key_offset=[0, 7, 9]))
+    refused(jfa.InvalidArgument, "key_offset.dtype", "torch.float32", call(key_offset=problem.key_offset.float()))
+    refused(jfa.InvalidArgument, "key_offset.shape", "[1, 3]", call(key_offset=problem.key_offset[None]))
+    refused(jfa.InvalidArgument, "query_offset.shape", "[0]", call(query_offset=problem.key_offset[:0]))
+    refused(jfa.InvalidArgument, "window", "'wide'", call(window="wide"))
+    refused(jfa.InvalidArgument, "window", "True", call(window=True))
+    refused(jfa.InvalidArgument, "window", "-1", call(window=-1))
+    refused(jfa.InvalidArgument, "scale", "inf", call(scale=float("inf")))
+    refused(jfa.InvalidArgument, "scale", "a tensor []", call(scale=torch.tensor(1.0)))
+
+
+def test_other_devices(problem, device):
+    elsewhere = "meta" if device == "cpu" else "cpu"
+    with pytest.raises(jfa.InvalidArgument, match=f"key.device is {elsewhere}"):
+        jfa.attention(problem.query, problem.key.detach().to(elsewhere), problem.value, problem.query_offset,
+                      problem.key_offset)
+    with pytest.raises(jfa.InvalidArgument, match=f"key_offset.device is {elsewhere}"):
+        jfa.attention(*problem.inputs, problem.query_offset, problem.key_offset.to(elsewhere))
+
+
+@pytest.mark.parametrize("option, value", [("causal", True), ("is_causal", True), ("window", (-1, 0)),
+                                           ("window", (2, 2)), ("window_size", (4, 0)), ("dropout_p", 0.1),
+                                           ("softcap", 30.0), ("attn_mask", "a mask"), ("sm_scale", 0.5)])
+def test_what_is_not_there_is_refused_by_name(problem, option, value):
+    refused(jfa.Unsupported, option, str(value), lambda: problem.run(**{option: value}))
+    with pytest.raises(NotImplementedError):
+        problem.run(**{option: value})
+
+
+def test_what_is_switched_off_is_accepted(problem):
+    assert torch.equal(problem.run(causal=False, dropout_p=0.0, attn_mask=None), problem.run())
+    with pytest.raises(TypeError, match="'colour'"):
+        problem.run(colour="red")
+
+
+def test_bad_offsets(problem, device):
+    bad = problem.key_offset.clone()
+    bad[1] = 11
+    with pytest.raises(jfa.InvalidArgument, match=r"key_offset\[1\] is 11") as caught:
+        jfa.attention(*problem.inputs, problem.query_offset, bad)
+        jfa.synchronize()
+    assert (caught.value.argument, caught.value.value) == ("key_offset[1]", "11")
+    problem.run()
+
+
+def test_cpu_tensors_want_a_simulated_device():
+    with pytest.raises(jfa.Unavailable, match=r"query is in CPU memory.*with jfa.simulate\("):
+        Problem([3, 4], [7, 2]).run()
+    with pytest.raises(jfa.InvalidArgument, match="cuda:0"):
+        jfa.simulate("cuda:0")
+
+
+def test_simulate_as_a_decorator():
+    @jfa.simulate("sim:sm_100a")
+    def run():
+        return Problem([3, 4], [7, 2]).run()
+
+    assert run().shape == (7, 2, 16)
