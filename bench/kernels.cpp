@@ -65,7 +65,8 @@ int run(const std::string& target) {
   fmt::print(kRow, "kernel", "entry", "threads", "registers", "spill B", "shared B/CTA", "columns",
              "cycles/tile", "NVRTC ms", "cubin B");
   bool ok = true;
-  for (const jfa::KernelSpec& spec : configurations(target).value()) {
+  const std::vector<jfa::KernelSpec> specs = configurations(target).value();
+  for (const jfa::KernelSpec& spec : specs) {
     ok &= print_kernel(spec).value();
     std::fflush(stdout);
   }
