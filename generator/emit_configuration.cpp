@@ -52,7 +52,9 @@ std::string pass_constants(const KernelPlan& plan) {
     return text;
   }
   const BackwardPlan& backward = plan.backward();
-  constant(text, "kStreamedRows", backward.streamed_tile, "of the tiles that stream, and of every box");
+  constant(text, "kStreamedRows", backward.streamed_tile, "of the tiles that stream");
+  constant(text, "kChunkRows", backward.chunk_rows, "of those of the entries in one pass");
+  constant(text, "kBoxRows", plan.output_box_rows, "of a tensor-map box");
   flag(text, "kShortKeys", backward.short_keys.has_value(),
        "sequences whose keys fit one tile: an entry of their own");
   return text;

@@ -92,7 +92,8 @@ struct ShortPlan {
 };
 
 struct BackwardPlan {
-  int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, and of every box
+  int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, in keys and queries
+  int chunk_rows = 64;     // the same in the entries in one pass
   // With broadcast_q, items of the query gradient, each of a part of the batch: so many that every
   // multiprocessor has work. Constants for the same reason as a forward's.
   int query_grad_items = 0;  // of the queries' entry, about

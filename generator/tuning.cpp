@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <stdexcept>
 
 #include "generator/plan/family.h"
 
@@ -81,7 +82,10 @@ Result<Choices> Choices::make(std::span<const Knob> knobs, const KernelSpec& spe
 }
 
 int Choices::take(std::string_view name, int as_many_as_fit) {
-  Choice& choice = *std::ranges::find(choices_, name, [](const Choice& it) { return it.knob.name; });
+  const auto found = std::ranges::find(choices_, name, [](const Choice& it) { return it.knob.name; });
+  // A defect in a plan file, never the user's.
+  if (found == choices_.end()) throw std::out_of_range("no knob is named " + std::string(name));
+  Choice& choice = *found;
   choice.usual = choice.knob.usual == Knob::kAsManyAsFit ? as_many_as_fit : choice.knob.usual;
   if (!choice.given) choice.value = choice.usual;
   choice.taken = true;

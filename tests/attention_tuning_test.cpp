@@ -43,9 +43,10 @@ void check_all(Device device) {
 }  // namespace
 
 TEST_CASE("10.x with the fewest stages and other columns") {
-  check_all(tuned_device("sim:sm_100a?sms=1",
-                         "query_stages=1,key_value_stages=2,item_stages=3,tensor_order=1,streamed_stages=2,"
-                         "short_stages=2,broadcast_stages=2,output_grad_rows=128"));
+  check_all(tuned_device(
+      "sim:sm_100a?sms=1",
+      "query_stages=1,key_value_stages=2,item_stages=3,tensor_order=1,streamed_tile=32,streamed_stages=2,"
+      "short_stages=2,broadcast_stages=2,output_grad_rows=128"));
 }
 
 TEST_CASE("10.x by the pair of entries, with few parts") {

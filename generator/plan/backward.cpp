@@ -1,4 +1,5 @@
 // A backward's entries and templates, as far as targets share them.
+#include <algorithm>
 #include <utility>
 
 #include "generator/dtype.h"
@@ -13,20 +14,21 @@ constexpr int kQueryStatsBytes = 8;
 
 // What the entries of one plan are cut by.
 struct Shape {
-  int dim, key_tile, query_tile, streamed_tile, element_bytes, row_bytes, item_stages;
+  int dim, key_tile, query_tile, streamed_tile, chunk_rows, element_bytes, row_bytes, item_stages;
 
   int stationary_bytes() const { return kStationaryStages * 2 * key_tile * row_bytes; }
-  int pair_bytes() const { return streamed_tile * 2 * row_bytes; }
-  int stats_bytes() const { return streamed_tile * kQueryStatsBytes; }
+  int pair_bytes(int rows) const { return rows * 2 * row_bytes; }
+  int stats_bytes(int rows) const { return rows * kQueryStatsBytes; }
   SharedLayout layout() const { return SharedLayout(element_bytes); }
 };
 
 // Two pairs of stationary tiles, and as many streamed pairs as fit beside them, or as are asked for.
 void plan_pair(const Shape& shape, const TargetFamily& family, Choices& choices, int control_bytes, int least,
                BackwardPlan& backward) {
+  const int dim = shape.dim, tile = shape.streamed_tile;
   const int fixed = kTileAlignmentBytes + control_bytes + shape.stationary_bytes();
-  const int streamed = choices.take("streamed_stages",
-                                    stages_that_fit(family, fixed, shape.pair_bytes() + shape.stats_bytes()));
+  const int streamed = choices.take(
+      "streamed_stages", stages_that_fit(family, fixed, shape.pair_bytes(tile) + shape.stats_bytes(tile)));
   backward.keys = persistent_entry("jfa_backward_keys", "Keys");
   backward.queries = persistent_entry("jfa_backward_queries", "Queries");
   for (EntryPlan* entry : {&backward.keys, &backward.queries}) {
@@ -37,10 +39,9 @@ void plan_pair(const Shape& shape, const TargetFamily& family, Choices& choices,
         shape.layout()
             .tiles("Stationary", "stationary pairs", shape.key_tile, shape.dim, kStationaryStages, 2)
             .tiles("Streamed", "streamed pairs", shape.streamed_tile, shape.dim, streamed, 2)
-            .bytes("Control", "control", control_bytes + streamed * shape.stats_bytes())
+            .bytes("Control", "control", control_bytes + streamed * shape.stats_bytes(tile))
             .regions();
   }
-  const int dim = shape.dim, tile = shape.streamed_tile;
   backward.keys.tile_products = {{"scores", shape.key_tile, tile, dim},
                                  {"score gradients", shape.key_tile, tile, dim},
                                  {"key gradient", shape.key_tile, dim, tile},
@@ -62,11 +63,12 @@ std::vector<TileProduct> one_pass_products(const Shape& shape, int queries) {
 // Two pairs of stationary tiles, an output tile, score gradients, and as many streamed pairs as fit.
 void plan_short(const Shape& shape, const TargetFamily& family, Choices& choices, int control_bytes,
                 int least, BackwardPlan& backward) {
-  const int score_grad_bytes = shape.key_tile * shape.streamed_tile * shape.element_bytes;
+  const int score_grad_bytes = shape.key_tile * shape.chunk_rows * shape.element_bytes;
   const int fixed = kTileAlignmentBytes + control_bytes + shape.stationary_bytes() + score_grad_bytes +
-                    shape.streamed_tile * shape.row_bytes;
-  const int streamed =
-      choices.take("short_stages", stages_that_fit(family, fixed, shape.pair_bytes() + shape.stats_bytes()));
+                    shape.chunk_rows * shape.row_bytes;
+  const int streamed = choices.take("short_stages", stages_that_fit(family, fixed,
+                                                                    shape.pair_bytes(shape.chunk_rows) +
+                                                                        shape.stats_bytes(shape.chunk_rows)));
   if (choices.take("short_one_pass") == 0) return;
   EntryPlan& entry = backward.short_keys.emplace().main = persistent_entry("jfa_backward_short", "Short");
   entry.stages = {{"stationary_stages", kStationaryStages, 2},
@@ -75,13 +77,13 @@ void plan_short(const Shape& shape, const TargetFamily& family, Choices& choices
   entry.shared_map =
       shape.layout()
           .tiles("Stationary", "stationary pairs", shape.key_tile, shape.dim, kStationaryStages, 2)
-          .tiles("Streamed", "streamed pairs", shape.streamed_tile, shape.dim, streamed, 2)
-          .tiles("RoundedScoreGrads", "rounded score gradients", shape.key_tile, shape.streamed_tile)
-          .tile_over("StagedQueryGrad", "query gradient", shape.streamed_tile, shape.dim, "RoundedScoreGrads")
-          .tiles("Output", "output", shape.streamed_tile, shape.dim)
-          .bytes("Control", "control", control_bytes + streamed * shape.stats_bytes())
+          .tiles("Streamed", "streamed pairs", shape.chunk_rows, shape.dim, streamed, 2)
+          .tiles("RoundedScoreGrads", "rounded score gradients", shape.key_tile, shape.chunk_rows)
+          .tile_over("StagedQueryGrad", "query gradient", shape.chunk_rows, shape.dim, "RoundedScoreGrads")
+          .tiles("Output", "output", shape.chunk_rows, shape.dim)
+          .bytes("Control", "control", control_bytes + streamed * shape.stats_bytes(shape.chunk_rows))
           .regions();
-  entry.tile_products = one_pass_products(shape, shape.streamed_tile);
+  entry.tile_products = one_pass_products(shape, shape.chunk_rows);
 }
 
 // The query's tile, the output gradients, score gradients, and as many pairs of tiles as fit.
@@ -119,18 +121,20 @@ void plan_broadcast(const Shape& shape, const TargetFamily& family, Choices& cho
 }  // namespace
 
 KernelPlan plan_backward_entries(const KernelSpec& spec, const TargetFamily& family, Choices& choices,
-                                 const ControlBytes& control, const BackwardLeast& least) {
+                                 const ControlBytes& control, const BackwardLeast& least, int streamed_tile) {
   KernelPlan plan;
   plan.spec = spec;
   plan.operand = plan_operand(spec);
   plan.item_stages = choices.take("item_stages");
   BackwardPlan backward;
-  plan.output_box_rows = backward.streamed_tile;
+  backward.streamed_tile = streamed_tile;
+  plan.output_box_rows = std::min(backward.streamed_tile, backward.chunk_rows);
   backward.prepare = prepare_entry("jfa_prepare_backward", "Prepare");
   backward.delta = streaming_entry("jfa_delta", "Delta", "sums products of output and its gradient");
   backward.sum = streaming_entry("jfa_sum_query_grad", "Sum", "sums the parts of a query gradient");
-  const Shape shape{spec.padded_dim,          plan.key_tile,   plan.query_tile, backward.streamed_tile,
-                    row_of(spec.dtype).bytes, row_bytes(spec), plan.item_stages};
+  const Shape shape{spec.padded_dim,        plan.key_tile,       plan.query_tile,
+                    backward.streamed_tile, backward.chunk_rows, row_of(spec.dtype).bytes,
+                    row_bytes(spec),        plan.item_stages};
   plan_pair(shape, family, choices, control.pair, least.streamed, backward);
   if (spec.broadcast_q) {
     backward.query_grad_items = choices.take("query_grad_items");

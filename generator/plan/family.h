@@ -57,7 +57,7 @@ struct BackwardLeast {
 /// A backward with all its entries, without what its target adds: roles and tensor memory of keys, queries
 /// and of the entries in one pass.
 KernelPlan plan_backward_entries(const KernelSpec& spec, const TargetFamily& family, Choices& choices,
-                                 const ControlBytes& control, const BackwardLeast& least);
+                                 const ControlBytes& control, const BackwardLeast& least, int streamed_tile);
 /// Its templates up to the target's own, with its sum entry if a query is shared.
 std::vector<Fragment> backward_fragments(const KernelSpec& spec, std::vector<Fragment> target_ptx,
                                          Fragment descriptors);

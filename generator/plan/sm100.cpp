@@ -22,6 +22,7 @@ constexpr Knob kKnobs[] = {
     {kForward, "long_key_tiles", 32, 1024, 1, 32, "key tiles from which on they are"},
     {kForward, "split_parts", 1, 256, 1, 256, "parts of a launch that is cut"},
     {kForward, "least_part_tiles", 4, 64, 1, 4, "key tiles of a part"},
+    {kBackward, "streamed_tile", 32, 64, 32, 64, "rows of a streamed tile, of keys and queries"},
     {kBackward, "streamed_stages", 2, 8, 1, kFit, "pairs of streamed tiles in flight, of keys and queries"},
     {kBackward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
     {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"},
@@ -90,7 +91,7 @@ std::vector<Region> pair_tensor_map(const KernelPlan& plan, bool gradients_first
 }
 
 std::vector<Region> one_pass_tensor_map(const KernelPlan& plan, bool gradients_first, int query_rows) {
-  const int streamed = plan.backward().streamed_tile;
+  const int streamed = plan.backward().chunk_rows;
   const int dim = plan.spec.padded_dim;
   TensorLayout map(row_of(plan.spec.dtype).bytes);
   const auto add_scores = [&] {
@@ -128,7 +129,8 @@ KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Cho
   constexpr ControlBytes kControl{.pair = 512, .one_pass = 1024};
   // Scores of the next tile, or of the next keys, are issued before the products of this one.
   constexpr BackwardLeast kLeast{.streamed = 2, .short_stages = 2, .pairs = 2};
-  KernelPlan plan = plan_backward_entries(spec, family, choices, kControl, kLeast);
+  KernelPlan plan =
+      plan_backward_entries(spec, family, choices, kControl, kLeast, choices.take("streamed_tile"));
   plan.tensor_memory_columns = kTensorColumns;
   const bool gradients_first = choices.take("tensor_order") != 0;
   auto& backward = std::get<BackwardPlan>(plan.entries);
@@ -150,7 +152,7 @@ KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Cho
   } else if (backward.short_keys) {
     EntryPlan& main = backward.short_keys->main;
     main.roles = one_pass_roles();
-    main.tensor_map = one_pass_tensor_map(plan, gradients_first, backward.streamed_tile);
+    main.tensor_map = one_pass_tensor_map(plan, gradients_first, backward.chunk_rows);
     append(plan.fragments, {"sm100/fused.cuh"});
     append(plan.fragments, one_pass_fragments(backward));
     append(plan.fragments, {"sm100/backward_short.cu"});

@@ -70,7 +70,7 @@ KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Cho
   constexpr ControlBytes kControl{.pair = 512, .one_pass = 1024};
   // A consumer keeps a streamed pair while it waits for its next one, and the other one's lies between.
   constexpr BackwardLeast kLeast{.streamed = kConsumers + 1, .short_stages = 1, .pairs = 1};
-  KernelPlan plan = plan_backward_entries(spec, family, choices, kControl, kLeast);
+  KernelPlan plan = plan_backward_entries(spec, family, choices, kControl, kLeast, kConsumerRows);
   auto& backward = std::get<BackwardPlan>(plan.entries);
   backward.keys.roles = with_consumers(
       {{"Load", "loads tiles"}, {"Draw", "draws work items"}, {"Stats", "LSE and delta of the queries"}},

@@ -3,6 +3,8 @@
 // leaves through its own tiles, which nobody reads any more.
 namespace jfa::kernel {
 
+using config::kBoxRows;  // of every tensor map but those of a shared query's slots
+using config::kChunkRows;
 using config::kStreamedRows;
 constexpr int kStationaryStages = config::Keys::Stationary::kStages;
 constexpr int kStreamedStages = config::Keys::Streamed::kStages;
@@ -63,7 +65,7 @@ template <class Pair>
 __device__ inline void load_pair(Pair pair, const PairSource& source, int head, int rows, u64* full) {
   mbarrier_arrive_expect_tx(full, Pair::kBytes);
   for (int which = 0; which < 2; ++which)
-    load_tile<kStreamedRows>(pair[which], source.map[which], head, source.row[which], rows, full);
+    load_tile<kBoxRows>(pair[which], source.map[which], head, source.row[which], rows, full);
 }
 
 // Products still signal these barriers when their commits come in: the CTA may not exit before they have.

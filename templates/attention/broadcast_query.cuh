@@ -227,7 +227,7 @@ __device__ inline void store(const Shared<Control>& shared, const TensorMap* key
     for (int first = 0; first < run.rows; first += kTileRows) {
       const int rows = min(kTileRows, run.rows - first);
       pairs.wait_full(pipeline.gradients_full);
-      for (int half = 0; half < rows; half += kStreamedRows) {
+      for (int half = 0; half < rows; half += kBoxRows) {
         store_tile(key_grad, item.head, run.key_row + first + half, rows - half,
                    shared.pairs[pairs.slot][0].from_row(half));
         store_tile(value_grad, item.head, run.key_row + first + half, rows - half,

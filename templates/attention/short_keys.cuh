@@ -72,7 +72,7 @@ __device__ inline Shared<Control> carve(unsigned char* bytes) {
 
 // Whether any of a streamed tile's queries from `first` on sees any key. The others' gradient is 0.
 __device__ inline bool sees_keys(const KeyTile& tile, i32 first) {
-  const Interval seen = tile_interval(first, min(kStreamedRows, tile.query_count - first), tile.rows);
+  const Interval seen = tile_interval(first, min(kChunkRows, tile.query_count - first), tile.rows);
   return seen.end > seen.begin;
 }
 
@@ -105,7 +105,7 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
     const i32 queries = loaded_queries(tile);
     for (int g = 0; g < config::kGroups; ++g) {
       const int head = item.head * config::kGroups + g;
-      for (int first = 0; first < tile.query_count; first += kStreamedRows, streamed.advance()) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows, streamed.advance()) {
         streamed.wait_empty(pipeline.streamed_empty);
         u64* streamed_full = &pipeline.streamed_full[streamed.slot];
         if (!sees_keys(tile, first)) {
@@ -117,8 +117,8 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
                   queries - first, streamed_full);
         outputs.wait_empty(pipeline.output_empty);
         mbarrier_arrive_expect_tx(&pipeline.output_full[0], Config::Output::Stage::kBytes);
-        load_tile<kStreamedRows>(shared.output[0], output, head, tile.output_row + first, queries - first,
-                                 &pipeline.output_full[0]);
+        load_tile<kBoxRows>(shared.output[0], output, head, tile.output_row + first, queries - first,
+                            &pipeline.output_full[0]);
         outputs.advance();
       }
     }
@@ -142,11 +142,11 @@ __device__ inline void load_stats(const Shared<Control>& shared, const ShortArgu
     for (int g = 0; g < config::kGroups; ++g) {
       const i64 row =
           static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
-      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
-        QueryStats stats[kStreamedRows / 32] = {};
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
+        QueryStats stats[kChunkRows / 32] = {};
         if (sees_keys(tile, first)) {
 #pragma unroll
-          for (int i = 0; i < kStreamedRows / 32; ++i) {
+          for (int i = 0; i < kChunkRows / 32; ++i) {
             const int query = first + lane + 32 * i;
             const bool valid = query < queries;
             stats[i] = {lse_log2_of(arguments.lse + row + query, valid),
@@ -155,7 +155,7 @@ __device__ inline void load_stats(const Shared<Control>& shared, const ShortArgu
         }
         streamed.wait_empty(pipeline.streamed_empty);
 #pragma unroll
-        for (int i = 0; i < kStreamedRows / 32; ++i)
+        for (int i = 0; i < kChunkRows / 32; ++i)
           shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
         mbarrier_arrive(&pipeline.streamed_full[streamed.slot]);
         streamed.advance();
@@ -204,10 +204,12 @@ __device__ inline void store(const Shared<Control>& shared, const TensorMap* que
     const KeyTile& tile = item.tile;
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
-      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
         query_grads.wait_full(pipeline.query_grad_full);
-        store_tile(query_grad, item.head * config::kGroups + g, tile.query_row + first,
-                   tile.query_count - first, shared.query_grad[0]);
+        for (int row = 0; row < kChunkRows; row += kBoxRows) {
+          store_tile(query_grad, item.head * config::kGroups + g, tile.query_row + first + row,
+                     tile.query_count - first - row, shared.query_grad[0].from_row(row));
+        }
         cp_async_bulk_commit_group();
         cp_async_bulk_wait_group_read();
         mbarrier_arrive(&pipeline.query_grad_empty[0]);
@@ -215,7 +217,7 @@ __device__ inline void store(const Shared<Control>& shared, const TensorMap* que
       }
     }
     stationary.wait_full(pipeline.gradients_full);
-    for (int half = 0; half < tile.rows; half += kStreamedRows) {
+    for (int half = 0; half < tile.rows; half += kBoxRows) {
       store_tile(key_grad, item.head, tile.key_row + half, tile.rows - half,
                  shared.stationary[stationary.slot][0].from_row(half));
       store_tile(value_grad, item.head, tile.key_row + half, tile.rows - half,

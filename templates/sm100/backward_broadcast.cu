@@ -1,5 +1,5 @@
 // All gradients in one pass for compute capability 10.x, of a query that the whole batch shares: its tile
-// stays, tiles of keys come by once, a chunk of kStreamedRows queries at a time.
+// stays, tiles of keys come by once, a chunk of kChunkRows queries at a time.
 //
 //   load   one thread loads tiles           attend    one thread a key: operands from scores
 //   draw   one thread draws items           unload    one thread a row: gradients out of tensor memory
@@ -12,7 +12,7 @@ static_assert(Config::AttendWarps::kCount == kGradientWarps && Config::UnloadWar
 // Rounded score gradients of one chunk.
 using ScoreGradTile = Config::RoundedScoreGrads::Stage;
 __device__ inline fused::ChunkScoreGrads<Config> chunk_of(ScoreGradTile score_grads, int chunk) {
-  return {score_grads.from_box(chunk * (kStreamedRows / ScoreGradTile::kBoxDim)).address};
+  return {score_grads.from_box(chunk * (kChunkRows / ScoreGradTile::kBoxDim)).address};
 }
 
 struct Control {
@@ -48,8 +48,8 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
       if (!seen) products.flush();
       pairs.wait_full(pipeline.pair_full);  // if only because no phase may be left out
       if (!seen) continue;
-      for (int chunk = 0; chunk < kRows / kStreamedRows; ++chunk) {
-        const int row = chunk * kStreamedRows;
+      for (int chunk = 0; chunk < kRows / kChunkRows; ++chunk) {
+        const int row = chunk * kChunkRows;
         typename Products::Chunk next;
         next.keys = shared.pairs[pairs.slot][0];
         next.values = shared.pairs[pairs.slot][1];
@@ -57,7 +57,7 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
         next.output_grads = shared.template output_grad_tile<kRows>(output_grads.slot).from_row(row);
         next.score_grads = chunk_of(shared.score_grads[0], chunk);
         next.starts_keys = chunk == 0;
-        next.ends_queries = chunk == kRows / kStreamedRows - 1;
+        next.ends_queries = chunk == kRows / kChunkRows - 1;
         next.starts_queries = starts_part;
         next.tile_score_grads = shared.score_grads[0];
         products.scores(next);
@@ -102,8 +102,8 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
       const Interval seen =
           key < run.rows ? visible(run.key_position + key, arguments.query_rows) : Interval{0, 0};
       const bool masked = __any_sync(0xffffffff, seen.begin > 0 || seen.end < arguments.query_rows);
-      for (int chunk = 0; chunk < kRows / kStreamedRows; ++chunk) {
-        const int first_slot = chunk * kStreamedRows;
+      for (int chunk = 0; chunk < kRows / kChunkRows; ++chunk) {
+        const int first_slot = chunk * kChunkRows;
         const QueryStats* stats = shared.control->stats + output_grads.slot * kRows + first_slot;
         int position = first_slot % arguments.slot_rows;  // of a column's query in its sequence
         fused::score_operands<Config>(

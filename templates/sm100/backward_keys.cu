@@ -64,8 +64,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     fence_proxy_async_shared();
     bar_sync(kGradientBarrier, kGradientThreads);
     if (leader) {
-      // Boxes have half a tile's rows.
-      for (int half = 0; half < kTileRows && half < tile.rows; half += kStreamedRows) {
+      // Boxes have fewer rows than the tile.
+      for (int half = 0; half < kTileRows && half < tile.rows; half += kBoxRows) {
         store_tile(key_grad, item.head, tile.key_row + half, tile.rows - half, keys.from_row(half));
         store_tile(value_grad, item.head, tile.key_row + half, tile.rows - half, values.from_row(half));
       }

@@ -74,8 +74,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     fence_proxy_async_shared();
     bar_sync(kGradientBarrier, kGradientThreads);
     if (leader) {
-      // Boxes have half a tile's rows.
-      for (int half = 0; half < kTileRows && half < tile.rows; half += kStreamedRows) {
+      // Boxes have fewer rows than the tile.
+      for (int half = 0; half < kTileRows && half < tile.rows; half += kBoxRows) {
         store_tile(query_grad, item.head, tile.query_row + half, tile.rows - half, queries.from_row(half));
       }
       cp_async_bulk_commit_group();

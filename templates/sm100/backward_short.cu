@@ -6,22 +6,22 @@
 //   stats  LSE and delta of the queries     multiply  one thread issues the products
 //   store  one thread stores gradients
 //
-// The query gradient's product has kStreamedRows rows: half of a warp's lanes of tensor memory hold them.
+// The query gradient's product has kChunkRows rows: half of a warp's lanes of tensor memory hold them.
 namespace jfa::kernel::short_keys {
 
-constexpr int kRowsPerWarp = kStreamedRows / kGradientWarps;
+constexpr int kRowsPerWarp = kChunkRows / kGradientWarps;
 static_assert(Config::AttendWarps::kCount == kGradientWarps && Config::UnloadWarps::kCount == kGradientWarps);
 
 struct Control {
   Pipeline pipeline;
   fused::Barriers barriers;
   u32 tensor_memory;
-  alignas(16) QueryStats stats[kStages][kStreamedRows];
+  alignas(16) QueryStats stats[kStages][kChunkRows];
 };
 
 __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory) {
   Pipeline& pipeline = shared.control->pipeline;
-  using Products = fused::Products<Config, kStreamedRows>;
+  using Products = fused::Products<Config, kChunkRows>;
   Products products(shared.control->barriers, memory, true);
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
@@ -35,7 +35,7 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
     stationary.wait_full(pipeline.stationary_full);
     bool first_product = true;
     for (int g = 0; g < config::kGroups; ++g) {
-      for (int first = 0; first < tile.query_count; first += kStreamedRows, streamed.advance()) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows, streamed.advance()) {
         u64* empty = &pipeline.streamed_empty[streamed.slot];
         if (!sees_keys(tile, first)) {
           products.flush();
@@ -65,7 +65,7 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
 // Delta of all queries of a streamed tile, by all threads of attend().
 __device__ inline void complete_stats(QueryStats* stats, StreamedTile output, StreamedTile output_grad) {
   constexpr int kRowsAtOnce = kGradientThreads / 4;
-  for (int first = 0; first < kStreamedRows; first += kRowsAtOnce)
+  for (int first = 0; first < kChunkRows; first += kRowsAtOnce)
     add_delta(stats, output, output_grad, first + threadIdx.x % kGradientThreads / 4);
   bar_sync(kGradientBarrier, kGradientThreads);
 }
@@ -88,7 +88,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
     const Interval seen = row < tile.rows ? visible(row, tile.query_count) : Interval{0, 0};
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
-      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
         streamed.wait_full(pipeline.streamed_full);
         if (sees_keys(tile, first)) {
           QueryStats* stats = shared.control->stats[streamed.slot];
@@ -96,7 +96,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
           complete_stats(stats, shared.output[0], shared.streamed[streamed.slot][1]);
           release(pipeline.output_empty, outputs.slot);
           outputs.advance();
-          const int end = min(first + kStreamedRows, tile.query_count);
+          const int end = min(first + kChunkRows, tile.query_count);
           const bool masked = __any_sync(0xffffffff, seen.begin > first || seen.end < end);
           fused::score_operands<Config>(
               barriers, scores_full, lane_memory, shared.score_grads[0], row,
@@ -156,7 +156,7 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
     bool empty = true;  // no product for this tile of keys yet
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
-      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
         const bool seen = sees_keys(tile, first);
         query_grads.wait_empty(pipeline.query_grad_empty);
         if (seen) {

@@ -1,5 +1,5 @@
 // What the entries of compute capability 10.x share that compute all gradients in one pass. A chunk of
-// kStreamedRows queries meets a tile of keys, which are lanes of tensor memory:
+// kChunkRows queries meets a tile of keys, which are lanes of tensor memory:
 //
 //   scores = keys * queries^T                        score gradients = values * output gradients^T
 //   value gradient += probabilities * output gradients       probabilities take the score gradients' columns
@@ -16,7 +16,7 @@ using QueriesTile = KeysTile::WithRows<kRows>;
 template <class Config>
 using ScoreGrads = typename Config::RoundedScoreGrads::Stage;
 template <class Config>
-using ChunkScoreGrads = typename ScoreGrads<Config>::template WithColumns<kStreamedRows>;
+using ChunkScoreGrads = typename ScoreGrads<Config>::template WithColumns<kChunkRows>;
 
 struct Barriers {
   u64 scores_full;         // scores and their gradients are in tensor memory
@@ -85,14 +85,14 @@ class Products {
   __device__ inline void scores(const Chunk& next) {
     scores_read_.wait_outstanding();
     tcgen05_fence_after_thread_sync();
-    mma_abt(Config::Scores::in(memory_), next.keys, next.queries, kStreamedRows);
+    mma_abt(Config::Scores::in(memory_), next.keys, next.queries, kChunkRows);
     if (any_pending_) multiply_keys();
     // Their operand lies where the score gradients go.
     if (value_product_done_.outstanding) {
       value_product_done_.wait();
       tcgen05_fence_after_thread_sync();
     }
-    mma_abt(Config::ScoreGrads::in(memory_), next.values, next.output_grads, kStreamedRows);
+    mma_abt(Config::ScoreGrads::in(memory_), next.values, next.output_grads, kChunkRows);
     tcgen05_commit(&barriers_.scores_full);
     scores_read_.begin();
     if (any_pending_) finish();
@@ -199,7 +199,7 @@ template <class Config, class Operands, class Free>
 __device__ inline void score_operands(Barriers& barriers, Waits& scores, TensorMemory lane_memory,
                                       ChunkScoreGrads<Config> chunk, u32 row, Operands operands,
                                       Free free_score_grads) {
-  constexpr int kPieces = kStreamedRows / kPieceColumns;
+  constexpr int kPieces = kChunkRows / kPieceColumns;
   scores.wait();
   tcgen05_fence_after_thread_sync();
 #pragma unroll
@@ -210,7 +210,7 @@ __device__ inline void score_operands(Barriers& barriers, Waits& scores, TensorM
       const int first = piece * kPieceColumns + c * kRowChunk;
       ScorePiece<Config> values;
       values.load(lane_memory, first);
-      if (first + kRowChunk == kStreamedRows) {
+      if (first + kRowChunk == kChunkRows) {
         tcgen05_fence_before_thread_sync();
         mbarrier_arrive(&barriers.scores_read);
       }

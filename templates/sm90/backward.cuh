@@ -6,6 +6,8 @@ constexpr int kConsumerWarps = config::Keys::ConsumeWarps::kCount;
 constexpr int kConsumers = 32 * kConsumerWarps / kWarpgroupThreads;
 constexpr int kConsumerRows = kTileRows / kConsumers;
 static_assert(config::Queries::ConsumeWarps::kCount == kConsumerWarps && kConsumerRows == kMmaRows);
+// A streamed tile, a chunk and a box are the same here.
+static_assert(kBoxRows == kConsumerRows && kStreamedRows == kBoxRows && kChunkRows == kBoxRows);
 using StationaryTile = config::Keys::Stationary::Stage::Tile;
 using StreamedTile = config::Keys::Streamed::Stage::Tile;
 constexpr int kStreamedSteps = kStreamedRows / kMmaDepth;  // of a product whose K are streamed rows
