@@ -1,9 +1,9 @@
 #include "runtime/call_bytes.h"
 
+#include "runtime/footprint.h"
+
 namespace jfa {
 namespace {
-
-constexpr std::uint64_t kElementBytes = 2;
 
 // Elements along a dimension that lie at places of their own.
 std::uint64_t distinct(std::int64_t extent, std::int64_t stride) {
@@ -12,12 +12,12 @@ std::uint64_t distinct(std::int64_t extent, std::int64_t stride) {
 
 std::uint64_t bytes_of(const Tensor& tensor) {
   return distinct(tensor.rows, tensor.row_stride) * distinct(tensor.heads, tensor.head_stride) *
-         static_cast<std::uint64_t>(tensor.head_dim) * kElementBytes;
+         static_cast<std::uint64_t>(tensor.head_dim * kElementBytes);
 }
 
 std::uint64_t bytes_of(const OutputGradient& gradient) {
   return distinct(gradient.rows, gradient.row_stride) * distinct(gradient.heads, gradient.head_stride) *
-         distinct(gradient.head_dim, gradient.dim_stride) * kElementBytes;
+         distinct(gradient.head_dim, gradient.dim_stride) * static_cast<std::uint64_t>(kElementBytes);
 }
 
 std::uint64_t bytes_of(const Offsets& offsets) {

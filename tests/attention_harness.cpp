@@ -113,7 +113,7 @@ RunResult run_attention(Device& device, const Problem& problem, const RunOptions
     result.status = forward(device, call, output.tensor(), lse_address, given);
     if (result.status.ok()) result.status = status(device, given);
     if (result.status.kind() == ErrorKind::kDevice) return result;  // its memory may be out of reach
-    workspace.download();
+    workspace.download_guards();
     workspace.expect_guards("the workspace", result.violations);
   }
 

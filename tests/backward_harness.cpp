@@ -173,7 +173,7 @@ BackwardResult run_backward(Device& device, const BackwardProblem& problem,
   if (result.status.kind() == ErrorKind::kDevice) return result;  // its memory may be out of reach
 
   Violations& violations = result.violations;
-  workspace.download();
+  workspace.download_guards();
   workspace.expect_guards("the workspace", violations);
   const struct {
     const char* name;

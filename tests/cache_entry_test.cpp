@@ -49,7 +49,7 @@ std::string metadata_of(const std::string& request, const std::string& registers
          R"(,"spill_store_bytes":0,"spill_load_bytes":0,"static_shared_bytes":0,"stack_bytes":0}}})";
 }
 
-const std::string kKey = request_key(RequestFields{sha256("s"), "sm_100f", {}}).hex();
+const std::string kSampleKey = request_key(RequestFields{sha256("s"), "sm_100f", {}}).hex();
 
 }  // namespace
 
@@ -81,7 +81,7 @@ TEST_CASE("equal entries are equal bytes, and what is not compressed is the same
 }
 
 TEST_CASE("an entry of another version of libzstd is read, with a cubin, with PTX, with both") {
-  const std::string metadata = metadata_of(kKey, "8");
+  const std::string metadata = metadata_of(kSampleKey, "8");
   const auto both = decode_entry(entry_of(metadata, raw_frame("cubin"), raw_frame("PTX")));
   REQUIRE(both.ok());
   CHECK(both->image.cubin == "cubin");
@@ -151,11 +151,11 @@ TEST_CASE("an older or newer format is named, not read") {
 
 TEST_CASE("metadata that a sound writer would not write is refused even with a right checksum") {
   const auto with_metadata = [](const std::string& text) { return entry_of(text, raw_frame("cubin")); };
-  REQUIRE(decode_entry(with_metadata(metadata_of(kKey, "8"))).ok());
+  REQUIRE(decode_entry(with_metadata(metadata_of(kSampleKey, "8"))).ok());
   CHECK_FALSE(decode_entry(with_metadata(metadata_of(sha256("other").hex(), "8"))).ok());
   for (const char* registers :
        {"-1", "1e300", "1.5", "99999999999", "\"8\"", "null", "[]", "18446744073709551615"}) {
-    CHECK_FALSE(decode_entry(with_metadata(metadata_of(kKey, registers))).ok());
+    CHECK_FALSE(decode_entry(with_metadata(metadata_of(kSampleKey, registers))).ok());
   }
   for (const char* text : {"", "{}", "[]", "null", "{", "\"text\"", "{\"request\":1}"}) {
     CHECK_FALSE(decode_entry(with_metadata(text)).ok());
@@ -165,7 +165,7 @@ TEST_CASE("metadata that a sound writer would not write is refused even with a r
 }
 
 TEST_CASE("compressed data that a sound writer would not write is refused even with a right checksum") {
-  const std::string metadata = metadata_of(kKey, "8");
+  const std::string metadata = metadata_of(kSampleKey, "8");
   const std::string frame = raw_frame("cubin");
   const auto complaint = [&](const std::string& cubin_frame, const std::string& ptx_frame = "") {
     return decode_entry(entry_of(metadata, cubin_frame, ptx_frame)).status().message();

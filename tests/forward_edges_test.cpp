@@ -32,8 +32,8 @@ std::uint64_t number_of(const SuiteProblem& made) {
 
 void check_everywhere(const SuiteProblem& made) {
   const std::vector<std::string> devices = suite_devices(Schedules::kAll, number_of(made));
-  check_on_devices(made, devices);
-  check_isolation(made, devices.back());
+  const std::optional<RunResult> clean = check_on_devices(made, devices);
+  if (clean) check_isolation(made, devices.back(), *clean);
 }
 
 // `lengths`, then many zeros.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,18 +17,19 @@ struct SuiteProblem {
 };
 SuiteProblem problem_of(const SuiteCase& suite_case);
 
-/// Where a case runs: names of devices that must give the same bits, the first of them twice in all.
+/// Where a case runs: names of devices that must give the same bits, one of them twice in kAll.
 /// Simulated ones differ in schedule, seed and SM count; a GPU has only itself. kTwo: the eager schedule and
 /// one that the case's number picks, so that a suite covers all of them; `number` also says who starves.
 enum class Schedules { kTwo, kAll };
 std::vector<std::string> suite_devices(Schedules schedules, std::uint64_t number);
 
 /// Checks status, surroundings and tolerance on the first device, and the same bits on the others. Returns
-/// the number of runs.
-int check_on_devices(const SuiteProblem& suite_problem, const std::vector<std::string>& devices);
+/// the last device's result; none if that run failed.
+std::optional<RunResult> check_on_devices(const SuiteProblem& suite_problem,
+                                          const std::vector<std::string>& devices);
 
-/// Fills one sequence, then all but that one, with NaN and infinities: the others' bits must stay. Returns
-/// the number of runs.
-int check_isolation(const SuiteProblem& suite_problem, const std::string& device);
+/// Fills one sequence, then all but that one, with NaN and infinities: the others' bits must stay those of
+/// the clean result. Returns the number of runs.
+int check_isolation(const SuiteProblem& suite_problem, const std::string& device, const RunResult& clean);
 
 }  // namespace jfa::test

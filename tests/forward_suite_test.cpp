@@ -66,8 +66,9 @@ TEST_CASE("forward suite: right in fp64's eyes, alone in its memory, the same on
     const SuiteProblem problem = problem_of(c);
     const std::vector<std::string> devices =
         suite_devices(is_thorough(c.kernel) ? Schedules::kAll : Schedules::kTwo, c.seed);
-    runs += check_on_devices(problem, devices);
-    if (c.seed % kIsolationStep == 0) runs += check_isolation(problem, devices.back());
+    const std::optional<RunResult> clean = check_on_devices(problem, devices);
+    runs += static_cast<int>(devices.size());
+    if (clean && c.seed % kIsolationStep == 0) runs += check_isolation(problem, devices.back(), *clean);
     ++cases;
     if (Clock::now() - last_progress > kProgressStep) {
       last_progress = Clock::now();

@@ -26,6 +26,12 @@ void GuardedBuffer::download() {
   device_.download(bytes_.data(), memory_.address(), bytes_.size()).or_throw();
 }
 
+void GuardedBuffer::download_guards() {
+  const std::uint64_t last = bytes_.size() - guard_bytes_;
+  device_.download(bytes_.data(), memory_.address(), guard_bytes_).or_throw();
+  device_.download(bytes_.data() + last, memory_.address() + last, guard_bytes_).or_throw();
+}
+
 bool GuardedBuffer::guards_intact() const {
   const auto is_poison = [](std::uint8_t byte) { return byte == kPoisonByte; };
   const auto guard = static_cast<std::ptrdiff_t>(guard_bytes_);

@@ -38,6 +38,8 @@ class GuardedBuffer {
   void upload();
   /// Fetches the device's bytes; unchanged() then compares with the host's before.
   void download();
+  /// Fetches the guards only, of a buffer whose content is nobody's business.
+  void download_guards();
   bool unchanged() const { return bytes_ == before_; }
   bool guards_intact() const;
 

@@ -14,9 +14,6 @@ namespace {
 using namespace jfa;
 using test::fake_driver;
 
-// Kernels are compiled, but no file is written.
-const int kNoCacheFiles = setenv("JFA_CACHE", "off", 1);
-
 const Stream kStream = reinterpret_cast<Stream>(0x1000);
 constexpr std::uint64_t kAddress = 0x10000000;
 

@@ -2,16 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-
 namespace jfa::test {
-namespace {
-
-// Kernels are compiled, but no file is written.
-const int kNoCacheFiles = setenv("JFA_CACHE", "off", 1);
-
-}  // namespace
-
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

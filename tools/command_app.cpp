@@ -14,7 +14,6 @@
 
 #include "jfa/version.h"
 #include "tools/command_line.h"
-#include "tools/command_log.h"
 #include "tools/completion.h"
 #include "tools/standard_streams.h"
 
@@ -232,7 +231,7 @@ int run_commands(const Program& program, int argc, const char* const* argv) {
   CLI::App app{program.description, program.name};
   std::string prefix = program.name;
   return run_program(prefix, [&] {
-    show_log();
+    if (program.begin != nullptr) program.begin();
     app.set_version_flag("-V,--version", fmt::format("{} {}", program.name, version_and_commit()));
     app.require_subcommand(1);
     app.parse_complete_callback([&] { prefix = line_of(chosen_commands(app)); });
@@ -258,17 +257,6 @@ int run_commands(const Program& program, int argc, const char* const* argv) {
     }
     return exit_code;
   });
-}
-
-int run_companion(const char* name, AddCommand command, int argc, const char* const* argv) {
-  std::vector<const char*> arguments{"jfa", name};
-  if (argc > 1) arguments.insert(arguments.end(), argv + 1, argv + argc);
-  const AddCommand commands[] = {command};
-  const int count = static_cast<int>(arguments.size());
-  arguments.push_back(nullptr);
-  return run_commands(
-      {.name = "jfa", .description = "Jagged flash attention, compiled at run time", .commands = commands},
-      count, arguments.data());
 }
 
 }  // namespace jfa::tools

@@ -18,6 +18,7 @@ struct Program {
   const char* name = "";
   const char* description = "";
   std::span<const AddCommand> commands{};
+  void (*begin)() = nullptr;                // called before anything is done
   std::span<const Companion> companions{};  // listed in the help, run by somebody else
 };
 

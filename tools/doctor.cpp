@@ -86,6 +86,7 @@ CompilerFacts examine_compiler() {
   compiler.identity = nvrtc.identity();
   compiler.missing_builtins = nvrtc.missing_builtins();
   for (const Target target : all_targets()) {
+    if (is_virtual(target)) continue;  // known or unknown with the real one
     const Status status = nvrtc.knows(std::string(to_string(target)));
     compiler.targets[target] = status.message();
     compiler.usable = compiler.usable || (status.ok() && compiler.missing_builtins.empty());

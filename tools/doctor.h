@@ -36,7 +36,7 @@ struct CompilerFacts {
   bool usable = false;     // and it compiles for some target
   std::string version, path, origin, identity;
   std::string missing_builtins;
-  std::map<Target, std::string> targets;  // why it cannot compile for one; empty if it can
+  std::map<Target, std::string> targets;  // of GPUs: why it cannot compile for one; empty if it can
   std::string message;                    // why it is not available
   std::vector<NvrtcPlace> places;         // in the order of the search
 };

@@ -1,6 +1,7 @@
 // The jfa command: finds the subcommand and runs it.
 #include "tools/command_app.h"
 #include "tools/command_line.h"
+#include "tools/command_log.h"
 #include "tools/companion.h"
 
 int main(int argc, char** argv) {
@@ -13,6 +14,7 @@ int main(int argc, char** argv) {
                        .description = "Jagged flash attention, compiled at run time for exactly the "
                                       "attention at hand",
                        .commands = kCommands,
+                       .begin = show_log,
                        .companions = kCompanions},
                       argc, argv);
 }

@@ -16,6 +16,7 @@ oldest_cuda=12090  # as cuda.h counts: 12.9, the first with the sm_100f family t
 say() { printf '\n== %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+lists_updated=0  # apt's, in this run
 # install_packages name...: the Debian packages among them that are missing.
 install_packages() {
   local name missing=() as_root=()
@@ -29,7 +30,8 @@ install_packages() {
     command -v sudo >/dev/null || fail "not root and no sudo; install by hand: ${missing[*]}"
     as_root=(sudo)
   fi
-  "${as_root[@]}" apt-get update -qq
+  [[ $lists_updated -eq 1 ]] || "${as_root[@]}" apt-get update -qq
+  lists_updated=1
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null
 }
@@ -95,6 +97,11 @@ build() {
   if [[ $# -gt 0 ]]; then targets=(--target "$@"); fi
   say "Building"
   cmake --build "$build_dir" "${targets[@]}" >&2
+}
+
+# run_tests build-folder [ctest argument...]: ctest's last lines say how many ran.
+run_tests() {
+  ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$(nproc)" --output-junit "$1/tests.xml" "${@:2}"
 }
 
 # setup [cmake argument...]

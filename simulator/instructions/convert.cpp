@@ -9,23 +9,30 @@
 namespace jfa::simulator {
 namespace {
 
-// --- integer to integer: truncation or extension; .sat clamps to the destination's range.
-template <class D, class S, bool sat>
-constexpr auto convert_integer = [](S a) -> D {
-  if constexpr (sat) {
-    const auto low = std::numeric_limits<D>::min(), high = std::numeric_limits<D>::max();
-    if (std::cmp_less(a, low)) return low;
-    if (std::cmp_greater(a, high)) return high;
+// --- integer to integer: truncation or extension; .sat, which is rare, clamps to the destination's range.
+template <class D, class S>
+constexpr auto convert_integer = [](S a) { return static_cast<D>(a); };
+
+template <class D, class S>
+Step clamp_integer(Warp& warp, const Instruction& in, LaneMask active) {
+  auto* d = Lane<D>::at(warp, in.operand[0]);
+  const auto* a = Lane<S>::at(warp, in.operand[1]);
+  const auto low = std::numeric_limits<D>::min(), high = std::numeric_limits<D>::max();
+  for (int i = 0; i < kWarpSize; ++i) {
+    if (!(active >> i & 1)) continue;
+    const S value = Lane<S>::get(a[i]);
+    d[i] = Lane<D>::put(std::cmp_less(value, low)       ? low
+                        : std::cmp_greater(value, high) ? high
+                                                        : static_cast<D>(value));
   }
-  return static_cast<D>(a);
-};
+  return Step::kNext;
+}
 
 template <class D, class S>
 void decode_integers(Decoder& d) {
   const Slot a = d.source(1, Lane<S>::kBits);
   const Slot r = d.destination(0, Lane<D>::kBits, std::is_signed_v<D>);
-  d.emit(d.has("sat") ? unary<D, S, convert_integer<D, S, true>> : unary<D, S, convert_integer<D, S, false>>)
-      .operand = {r, a};
+  d.emit(d.has("sat") ? clamp_integer<D, S> : unary<D, S, convert_integer<D, S>>).operand = {r, a};
 }
 
 template <class D>
