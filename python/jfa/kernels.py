@@ -23,9 +23,10 @@ def precompile(bundle=None, *, target, head_dim, dtype="bf16", passes=("forward"
                broadcast_q=False, groups=1, cache_dir=None):
     """Compiles every combination of these values, on all cores; needs NVRTC, but no GPU.
 
-    target: "sm_100f", "sm_90a", …, or "compute_100f", "compute_90a" for simulated devices; head_dim, dtype ("bf16", "fp16"), passes, window (None: none) and groups (query
-    heads per key head): one value or a list. The kernels go into the cache, or into cache_dir, and, if bundle names a
-    file, into that, for load_bundle(). Raises jfa.CompileError if a kernel could not be compiled.
+    target: "sm_100f", "sm_90a", …, or "compute_100f", "compute_90a" for simulated devices; head_dim, dtype ("bf16",
+    "fp16"), passes, window (None: none) and groups (query heads per key head): one value or a list each. The kernels go
+    into the cache, or into cache_dir, and, if bundle names a file, into that, for load_bundle(). Raises
+    jfa.CompileError if a kernel could not be compiled.
     """
     command = [str(_command.path()), "precompile", "--target", *_texts(target), "--head-dim", *_texts(head_dim),
                "--dtype", *_texts(dtype, _DTYPES, "dtype"), "--pass", *_texts(passes, _PASSES, "passes"),
