@@ -118,8 +118,8 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
   result = driver.cuDevicePrimaryCtxRetain(&impl->context, impl->device);
   if (result != CUDA_SUCCESS) return impl->failure(result, "retaining the primary context");
   if (log_wants(LogLevel::kInfo))
-    log(LogLevel::kInfo,
-        log_record({"device", impl->name, impl->gpu_name, impl->target, fmt::format("{}", impl->sm_count)}));
+    log(LogLevel::kInfo, log_record({"device", impl->name, impl->gpu_name, impl->target_name,
+                                     fmt::format("{}", impl->sm_count)}));
   return impl;
 }
 

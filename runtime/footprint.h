@@ -9,7 +9,6 @@
 
 namespace jfa {
 
-
 class Footprint {
  public:
   /// No bytes at all.
