@@ -127,8 +127,8 @@ double process_ms(const std::string& cache_directory) {
 void real_kernel() {
   Configuration configuration;
   const KernelSpec spec = specialize(configuration).value();
-  const KernelSource source = emit(plan(spec).value());
-  const CompileRequest request = compile_request(source, spec);
+  const KernelSource source = source_of(spec).value();
+  const CompileRequest request = compile_request(source);
   const auto nvrtc = Nvrtc::instance();
   must(nvrtc.ok(), nvrtc.status().message());
   const std::string compiler = (*nvrtc)->identity();
@@ -138,7 +138,7 @@ void real_kernel() {
   const std::string own = directory.path + "/cache";
   row("cold: compile and store " + source.name, ms_of([&] {
         KernelCache cache(options_for(own, compiler));
-        compile(cache, source, spec).status().or_throw();
+        compile(cache, source).status().or_throw();
       }));
   row("key of the request", median_ms(200, [&] { (void)request_key(request); }));
   row("open a cache and hit on disk", median_ms(200, [&] {

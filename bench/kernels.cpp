@@ -38,7 +38,7 @@ jfa::Result<bool> print_kernel(const jfa::KernelSpec& spec) {
                                          "' has no machine code");
   const auto plan = jfa::plan(spec);
   if (!plan.ok()) return plan.status();
-  const auto compiled = jfa::compile(jfa::emit(*plan), spec);
+  const auto compiled = jfa::compile(jfa::emit(*plan));
   if (!compiled.ok()) return compiled.status();
   const jfa::SharedImage& image = *compiled;
   bool slow = false;

@@ -1,23 +1,18 @@
-// Every number of a kernel: tile sizes, stages, shared- and tensor-memory maps, launch shapes, workspace.
+// Every number of a kernel: tiles, stages, what lies where in shared and tensor memory, warps and their
+// registers. The emitted source has them from here and nowhere else.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "generator/layout.h"
 #include "generator/spec.h"
+#include "generator/tuning.h"
 
 namespace jfa {
-
-/// A piece of a CTA's shared memory, in bytes behind the alignment of its tiles, or of tensor memory, in
-/// columns.
-struct MemoryRegion {
-  std::string name;
-  int begin = 0;
-  int size = 0;
-};
 
 /// A product of [m, k] and [k, n].
 struct TileProduct {
@@ -25,47 +20,85 @@ struct TileProduct {
   int m = 0, n = 0, k = 0;
 };
 
+/// Neighbouring warps with one task; roles follow one another in the order of an entry's list.
+struct WarpRole {
+  std::string type;  // its name in the emitted source: "Softmax"
+  std::string task;
+  int warps = 1;
+  int registers = 0;  // a thread's, set by the role itself; 0: those that the compiler gives every thread
+};
+
+/// A ring whose slots are filled ahead.
+struct StageCount {
+  std::string name;
+  int count = 0;
+  int least = 1;  // with fewer its roles would wait for one another for ever
+};
+
 /// One __global__ function of the emitted source.
 struct EntryPlan {
   /// kPersistent: as many CTAs as fit the device at once, each with the target's tensor memory. kStreaming:
   /// as many as fit, without.
   enum class Grid { kOneCta, kPersistent, kStreaming };
-  std::string name;
-  int threads = 0;
-  int shared_bytes = 0;  // dynamic shared memory
+  std::string name;    // "jfa_forward"
+  std::string config;  // name of its numbers in the emitted source: "Forward"
   Grid grid = Grid::kOneCta;
-  // For who reads the plan; the templates say the same in their own words.
-  std::vector<MemoryRegion> shared_map = {};
-  std::vector<MemoryRegion> tensor_map = {};
+  int ctas = 1;  // that a multiprocessor must be able to hold at once
+  std::vector<WarpRole> roles = {};
+  std::vector<StageCount> stages = {};
+  std::vector<Region> shared_map = {};          // dynamic shared memory, in bytes
+  std::vector<Region> tensor_map = {};          // in columns
   std::vector<TileProduct> tile_products = {};  // what the tensor core does for one streamed tile
+  int threads = 0;                              // of all roles
+  int shared_bytes = 0;                         // of the map, with what its alignment may take
 };
 
 /// How one operand is cut for the tensor-map engine: boxes of box_dim columns, in a swizzle as wide.
 struct OperandPlan {
   int box_dim = 64;         // columns of a box: 16, 32 or 64
-  int swizzle_bytes = 128;  // 32, 64 or 128 = box_dim * 2
+  int swizzle_bytes = 128;  // 32, 64 or 128
   int boxes = 2;            // padded_dim / box_dim
+};
+
+/// When the keys of a forward's query tiles are cut into parts. Constants of a kernel, so that results do not
+/// depend on the device.
+struct SplitPlan {
+  int items = 0;             // launches of at most so many (tile, head) items cut long key ranges,
+  int long_items = 0;        // of at most so many if sequences are long on average:
+  int long_key_tiles = 0;    // from so many key tiles on
+  int parts = 0;             // about so many parts in all,
+  int least_part_tiles = 0;  // of at least so many key tiles each
+};
+
+struct ForwardPlan {
+  SplitPlan split;
+  EntryPlan prepare;
+  EntryPlan main;
+  EntryPlan merge;  // launched only if WorkspaceMap::part_capacity is not 0
 };
 
 /// All gradients in one pass, of a query that the whole batch shares and whose heads of a group fit one tile.
 struct BroadcastPlan {
   int query_tile = 128;        // rows
+  int small_tile = 64;         // rows of the tile that is taken if they are enough
   int output_grad_rows = 128;  // of output gradient in flight
-  int pair_stages = 2;         // tiles of keys and of values in flight
   EntryPlan prepare;
   EntryPlan main;
 };
 
 /// All gradients in one pass, of sequences whose keys fit one tile.
 struct ShortPlan {
-  int streamed_stages = 2;
   EntryPlan main;
 };
 
-/// The entries of a backward beside prepare, in the order of their launch.
 struct BackwardPlan {
-  int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, and of every box
-  int streamed_stages = 2;
+  int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, in keys and queries
+  int chunk_rows = 64;     // the same in the entries in one pass
+  // With broadcast_q, items of the query gradient, each of a part of the batch: so many that every
+  // multiprocessor has work. Constants for the same reason as a forward's.
+  int query_grad_items = 0;  // of the queries' entry, about
+  int broadcast_items = 0;   // of the entry in one pass, that the workspace has room for
+  EntryPlan prepare;
   EntryPlan delta;
   EntryPlan keys;                          // gradients of keys and values
   EntryPlan queries;                       // gradient of queries
@@ -74,89 +107,47 @@ struct BackwardPlan {
   std::optional<BroadcastPlan> broadcast;  // with broadcast_q: instead of prepare, keys and queries
 };
 
-/// Rows of a tile that each head of a group takes for its `query_rows` queries: whole core matrices.
-std::int64_t slot_rows(std::int64_t query_rows);
+/// A piece of the emitted source: a template, or with `columns` the text that is generated for wgmma products
+/// of so many columns.
+struct Fragment {
+  std::string_view path;
+  int columns = 0;
+
+  Fragment(const char* path) : path(path) {}
+  Fragment(std::string_view path, int columns) : path(path), columns(columns) {}
+  bool operator==(const Fragment&) const = default;
+};
 
 struct KernelPlan {
   KernelSpec spec;
-  int query_tile = 128;  // rows
-  int key_tile = 128;    // rows
-  int query_stages = 2;
-  int key_value_stages = 4;
-  int output_box_rows = 128;  // rows of one box of the output's tensor map
+  Tuning tuning;                  // what differs from the defaults
+  std::vector<ChosenKnob> knobs;  // all, with their values
+  int query_tile = 128;           // rows
+  int key_tile = 128;             // rows
+  int item_stages = 2;            // work items that a CTA draws ahead
+  int output_box_rows = 128;      // rows of one box of the output's tensor map
   OperandPlan operand;
   int tensor_memory_columns = 0;  // 0: the target has none
-  EntryPlan prepare;
-  EntryPlan main;
-  EntryPlan merge;                          // launched only if WorkspaceMap::part_capacity is not 0
-  std::optional<BackwardPlan> backward;     // of a backward; main and merge are then empty
-  std::vector<std::string_view> fragments;  // templates in the order in which they are emitted
+  std::variant<ForwardPlan, BackwardPlan> entries;
+  std::vector<Fragment> fragments;  // in the order in which they are emitted
+
+  const ForwardPlan& forward() const { return std::get<ForwardPlan>(entries); }
+  const BackwardPlan& backward() const { return std::get<BackwardPlan>(entries); }
 };
 
-Result<KernelPlan> plan(const KernelSpec& spec);
+/// The plan of a specialisation. Errors: of the tuning, naming knob and value; kUnsupported naming the entry
+/// and the number that is too large or too small for the target.
+Result<KernelPlan> plan(const KernelSpec& spec, const Tuning& tuning = {});
 
-/// Whether a backward of a shared query of so many rows goes to BackwardPlan::broadcast.
-bool takes_broadcast(const KernelPlan& plan, std::int64_t query_rows);
-
-/// Parts of the list of all key tiles for `resident_ctas`: as many items, of a part and a head each, as keep
-/// them evenly busy; at most `capacity`.
-int broadcast_parts(int resident_ctas, std::int64_t key_heads, std::int64_t capacity);
-
-/// What the size of the workspace depends on.
-struct WorkspaceShape {
-  std::int64_t batch = 0;
-  std::int64_t query_rows = 0;  // of the query tensor: q_len with broadcast_q
-  std::int64_t key_rows = 0;
-  std::int64_t query_heads = 0;
-};
-
-/// Byte offsets into the workspace of one call.
-struct WorkspaceMap {
-  std::uint64_t header = 0;
-  std::uint64_t tiles = 0;
-  std::uint64_t split_tiles = 0;
-  std::uint64_t partial_states = 0;
-  std::uint64_t partial_output = 0;
-  std::int64_t tile_capacity = 0;
-  std::int64_t part_capacity = 0;  // 0: no tile's keys are cut into parts
-  std::uint64_t bytes = 0;
-};
-
-WorkspaceMap workspace_map(const KernelPlan& plan, const WorkspaceShape& shape);
-
-/// The same of a backward.
-struct BackwardWorkspaceShape {
-  WorkspaceShape call;
-  std::int64_t output_rows = 0;
-  std::int64_t head_dim = 0;
-  bool pack_output_grad = false;  // its strides do not suit the tensor memory accelerator
-};
-
-struct BackwardWorkspaceMap {
-  std::uint64_t header = 0;
-  std::uint64_t query_tiles = 0;
-  std::uint64_t key_tiles = 0;
-  std::uint64_t query_runs = 0;
-  std::uint64_t short_tiles = 0;
-  std::uint64_t delta = 0;
-  std::uint64_t packed_output_grad = 0;
-  std::uint64_t partial_query_grad = 0;
-  std::int64_t query_tile_capacity = 0;
-  std::int64_t key_tile_capacity = 0;
-  std::int64_t query_run_capacity = 0;
-  std::int64_t short_tile_capacity = 0;
-  std::int64_t query_parts = 0;   // with broadcast_q: parts of the batch whose query gradients are summed
-  std::int64_t partial_rows = 0;  // query rows of one part, whole tiles
-  // Of the broadcast entries, which take the place of the others' lists.
-  std::uint64_t key_sequences = 0;
-  std::int64_t broadcast_part_capacity = 0;
-  std::uint64_t bytes = 0;
-};
-
-BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const BackwardWorkspaceShape& shape);
+/// What plan() checks last: that every entry fits the target and its maps make sense. For whoever changes a
+/// plan by hand.
+Status check_fit(const KernelPlan& plan);
 
 /// All entries of the emitted source, in the order of their launch.
 std::vector<const EntryPlan*> entries_of(const KernelPlan& plan);
+
+/// "forward-bf16-d128-sm_100f", and what is unusual about its tuning.
+std::string name(const KernelPlan& plan);
 
 /// Cycles that the tensor core of one multiprocessor takes at its full 16-bit rate for tile_products: the sum
 /// of 2 m n k over the floating-point operations of a cycle, 8192 on 10.x and 4096 on 9.0; an m below 128 on

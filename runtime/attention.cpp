@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "generator/workspace.h"
 #include "runtime/call.h"
 #include "runtime/call_bytes.h"
 #include "runtime/call_stream.h"
@@ -94,7 +95,7 @@ Status forward(Device& device, const AttentionCall& call, const Tensor& output, 
 Result<std::uint64_t> workspace_bytes(const AttentionCall& call) {
   const Result<ValidCall> valid = validate(call);
   if (!valid) return valid.status();
-  const Result<KernelSpec> spec = specialize_call(call, Pass::forward, Configuration().target);
+  const Result<KernelSpec> spec = specialize_call(call, Pass::forward, target_table().front().target);
   if (!spec) return spec.status();
   const Result<KernelPlan> plan = jfa::plan(*spec);
   if (!plan) return plan.status();
@@ -135,9 +136,7 @@ std::vector<std::int64_t> supported_head_dims() {
 Status prepare(Device& device, const Configuration& configuration) {
   Device::Impl& impl = device.impl();
   if (Status status = impl.usable(); !status.ok()) return status;
-  Configuration on_device = configuration;
-  on_device.target = impl.target;
-  const Result<KernelSpec> spec = specialize(on_device);
+  const Result<KernelSpec> spec = specialize(configuration, impl.target);
   if (!spec) return spec.status();
   return resolve(impl, *spec).status();
 }

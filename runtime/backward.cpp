@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "generator/workspace.h"
 #include "jfa/attention.h"
 #include "runtime/backward_launches.h"
 #include "runtime/call.h"
@@ -129,7 +130,7 @@ Result<std::uint64_t> backward_workspace_bytes(const AttentionCall& call, const 
   const Result<OutputGradient> valid_grad =
       validate_output_grad(*valid, call.output_offset.has_value(), output_grad);
   if (!valid_grad) return valid_grad.status();
-  const Result<KernelSpec> spec = specialize_call(call, Pass::backward, Configuration().target);
+  const Result<KernelSpec> spec = specialize_call(call, Pass::backward, target_table().front().target);
   if (!spec) return spec.status();
   const Result<KernelPlan> plan = jfa::plan(*spec);
   if (!plan) return plan.status();

@@ -4,6 +4,8 @@
 #include <numbers>
 #include <span>
 
+#include "generator/dtype.h"
+#include "generator/workspace.h"
 #include "runtime/launcher.h"
 #include "runtime/launches.h"
 #include "templates/attention/backward_parameters.h"
@@ -147,7 +149,7 @@ class BackwardCall {
                std::uint64_t workspace, CUstream stream)
       : launcher_(device, kernels, stream, launches.watch),
         kernels_(kernels),
-        plan_(*kernels.plan.backward),
+        plan_(kernels.plan.backward()),
         launches_(launches),
         pieces_(pieces_of(launches.map, workspace)),
         workspace_(workspace),
@@ -200,7 +202,7 @@ Status BackwardCall::encode(int count, int query_box_rows, CUtensorMap (&maps)[k
 Status BackwardCall::launch_prepare() const {
   kernel::BackwardPrepareArguments prepare = prepare_arguments(launches_, pieces_);
   void* pointers[] = {&prepare};
-  return launcher_.launch(kernels_.entry(kernels_.plan.prepare.name), 1, pointers);
+  return launcher_.launch(kernels_.entry(plan_.prepare.name), 1, pointers);
 }
 
 Status BackwardCall::launch_delta(bool only_query_tiles) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "generator/workspace.h"
 #include "jfa/attention.h"
 #include "runtime/call_watch.h"
 #include "runtime/device.h"

@@ -22,11 +22,11 @@ Status refuse_cold_capture(const Device::Impl& device, const KernelSpec& spec, C
 
 }  // namespace
 
-Result<KernelSpec> specialize_call(const AttentionCall& call, Pass pass, std::string_view target) {
-  Configuration configuration = configuration_of(call, target);
+Result<KernelSpec> specialize_call(const AttentionCall& call, Pass pass, Target target) {
+  Configuration configuration = configuration_of(call);
   configuration.pass = pass;
   if (call.query.heads == 0) configuration.groups = 1;  // no head at all is right, whatever divides it
-  return specialize(configuration);
+  return specialize(configuration, target);
 }
 
 Result<const LoadedKernels*> kernels_for(Device::Impl& device, const KernelSpec& spec, CUstream stream) {

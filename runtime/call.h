@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <string_view>
 
 #include "jfa/attention.h"
 #include "runtime/device.h"
@@ -19,7 +18,7 @@ namespace jfa {
 inline constexpr std::int64_t kItemLimit = 0x7fffffff;
 
 /// The specialisation of a valid call.
-Result<KernelSpec> specialize_call(const AttentionCall& call, Pass pass, std::string_view target);
+Result<KernelSpec> specialize_call(const AttentionCall& call, Pass pass, Target target);
 
 /// The loaded kernels; compiles and loads them if this is the first call, which a capture refuses.
 Result<const LoadedKernels*> kernels_for(Device::Impl& device, const KernelSpec& spec, CUstream stream);

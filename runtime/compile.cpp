@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "generator/dtype.h"
 #include "jfa/cache.h"
 #include "runtime/device.h"
 #include "runtime/log.h"
@@ -13,11 +14,11 @@
 namespace jfa {
 namespace {
 
-std::string precompile_command(const KernelSource& source, const KernelSpec& spec) {
-  std::string command =
-      fmt::format("jfa precompile --target {} --pass {} --head-dim {} --dtype {}", to_string(spec.target),
-                  spec.pass == Pass::forward ? "forward" : "backward", spec.padded_dim,
-                  spec.dtype == DType::bf16 ? "bf16" : "fp16");
+std::string precompile_command(const KernelSource& source) {
+  const KernelSpec& spec = source.spec;
+  std::string command = fmt::format(
+      "jfa precompile --target {} --pass {} --head-dim {} --dtype {}", to_string(spec.target),
+      spec.pass == Pass::forward ? "forward" : "backward", spec.padded_dim, row_of(spec.dtype).name);
   if (spec.window) command += fmt::format(" --window {}", *spec.window);
   if (spec.broadcast_q) command += " --broadcast-q";
   if (spec.groups != 1) command += fmt::format(" --groups {}", spec.groups);
@@ -27,8 +28,9 @@ std::string precompile_command(const KernelSource& source, const KernelSpec& spe
 
 }  // namespace
 
-CompileRequest compile_request(const KernelSource& source, const KernelSpec& spec) {
-  return {source.name, source.text, source.target, source.options, precompile_command(source, spec)};
+CompileRequest compile_request(const KernelSource& source) {
+  return {source.name, source.text, source.target, source.options,
+          source.tuning.empty() ? precompile_command(source) : std::string()};
 }
 
 namespace {
@@ -104,25 +106,22 @@ Status watch_cache(CacheEventCallback callback) {
 }
 
 Status prepare_in_background(Device& device, const Configuration& configuration) {
-  Configuration on_device = configuration;
-  on_device.target = device.target();
-  const Result<KernelSpec> spec = specialize(on_device);
+  const Device::Impl& impl = device.impl();
+  const Result<KernelSpec> spec = specialize(configuration, impl.target);
   if (!spec) return spec.status();
-  const Result<KernelPlan> plan = jfa::plan(*spec);
-  if (!plan) return plan.status();
+  const Result<KernelSource> source = source_of(*spec, relevant(impl.tuning, *spec), impl.line_info);
+  if (!source) return source.status();
   const Result<KernelCache*> cache = process_cache();
   if (!cache) return cache.status();
-  const KernelSource source = emit(*plan, device.impl().line_info);
-  (*cache)->prepare(compile_request(source, *spec), [source, compiler = (*cache)->options().compiler] {
+  (*cache)->prepare(compile_request(*source), [source = *source, compiler = (*cache)->options().compiler] {
     return compile_as(compiler, source);
   });
   return {};
 }
 
-Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, const KernelSpec& spec,
-                            bool* compiled) {
+Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, bool* compiled) {
   bool called = false;
-  Result<SharedImage> image = cache.get_or_compile(compile_request(source, spec), [&] {
+  Result<SharedImage> image = cache.get_or_compile(compile_request(source), [&] {
     called = true;
     return compile_as(cache.options().compiler, source);
   });
@@ -137,16 +136,15 @@ Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, cons
   return std::make_shared<const KernelImage>(*std::move(fresh));
 }
 
-Result<SharedImage> compile(const KernelSource& source, const KernelSpec& spec, bool* compiled) {
+Result<SharedImage> compile(const KernelSource& source, bool* compiled) {
   const Result<KernelCache*> cache = process_cache();
   if (!cache) return cache.status();
-  return compile(**cache, source, spec, compiled);
+  return compile(**cache, source, compiled);
 }
 
-void discard(const KernelSource& source, const KernelSpec& spec, const KernelImage& image,
-             std::string_view reason) {
+void discard(const KernelSource& source, const KernelImage& image, std::string_view reason) {
   if (const Result<KernelCache*> cache = process_cache())
-    (*cache)->discard(compile_request(source, spec), image, reason);
+    (*cache)->discard(compile_request(source), image, reason);
 }
 
 }  // namespace jfa

@@ -8,8 +8,8 @@
 
 namespace jfa {
 
-/// The request for `source`, with the command line that precompiles it.
-CompileRequest compile_request(const KernelSource& source, const KernelSpec& spec);
+/// The request for `source`, with the command line that precompiles it; no command line can name a tuning.
+CompileRequest compile_request(const KernelSource& source);
 
 /// The cache as the environment sets it up, made by the first call and read from the environment once.
 /// kInvalidArgument names a variable and the value that cannot be used.
@@ -17,13 +17,11 @@ Result<KernelCache*> process_cache();
 
 /// The image of `source` from `cache`, compiled by the process's NVRTC if nobody has it. `compiled` says
 /// whether this call did so.
-Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, const KernelSpec& spec,
-                            bool* compiled = nullptr);
+Result<SharedImage> compile(KernelCache& cache, const KernelSource& source, bool* compiled = nullptr);
 /// ... from the process's cache.
-Result<SharedImage> compile(const KernelSource& source, const KernelSpec& spec, bool* compiled = nullptr);
+Result<SharedImage> compile(const KernelSource& source, bool* compiled = nullptr);
 
 /// Throws an image that the driver refused out of the process's cache.
-void discard(const KernelSource& source, const KernelSpec& spec, const KernelImage& image,
-             std::string_view reason);
+void discard(const KernelSource& source, const KernelImage& image, std::string_view reason);
 
 }  // namespace jfa

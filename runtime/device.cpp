@@ -112,7 +112,8 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
   if (!target)
     return Status(target.status().kind(),
                   fmt::format("device '{}' ({}): {}", source.name, gpu_name, target.status().message()));
-  impl->target = to_string(source.image_kind == ImageKind::kPtx ? virtual_target(*target) : *target);
+  impl->target = source.image_kind == ImageKind::kPtx ? virtual_target(*target) : *target;
+  impl->target_name = to_string(impl->target);
 
   result = driver.cuDevicePrimaryCtxRetain(&impl->context, impl->device);
   if (result != CUDA_SUCCESS) return impl->failure(result, "retaining the primary context");
@@ -197,7 +198,7 @@ Result<Device> Device::open(std::string_view name) {
 }
 
 const std::string& Device::name() const { return impl_->name; }
-const std::string& Device::target() const { return impl_->target; }
+const std::string& Device::target() const { return impl_->target_name; }
 bool Device::simulated() const { return impl_->name.starts_with(kSimulatedPrefix); }
 
 Result<std::uint64_t> Device::allocate(std::uint64_t bytes) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "generator/spec.h"
+#include "generator/tuning.h"
 #include "jfa/attention.h"
 #include "runtime/driver.h"
 #include "runtime/kernels.h"
@@ -46,7 +47,10 @@ struct Device::Impl {
   CUdevice device = 0;
   CUcontext context = nullptr;
   std::string gpu_name;
-  std::string target;
+  Target target = {};
+  std::string target_name;
+  /// Of every kernel of this device, in place of the defaults; set before the first kernel is asked for.
+  Tuning tuning;
   int sm_count = 0;
   int gpu_count = 0;  // that this process sees
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "generator/dtype.h"
+
 namespace jfa {
 
 Footprint Footprint::of(const Tensor& tensor) { return of(OutputGradient::of(tensor)); }

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "generator/dtype.h"
 #include "jfa/attention.h"
 
 namespace jfa {
 
-inline constexpr std::int64_t kElementBytes = 2;  // of bf16 and fp16
 
 class Footprint {
  public:

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "cache/log_record.h"
+#include "generator/plan/family.h"
 #include "runtime/compile.h"
 #include "runtime/device.h"
 #include "runtime/log.h"
@@ -14,9 +15,6 @@
 
 namespace jfa {
 namespace {
-
-// Tensor memory of one streaming multiprocessor, shared out by columns among its CTAs.
-constexpr int kTensorMemoryColumns = 512;
 
 // Of one kernel, that are tried before the driver's word is final: those of a cache's places and a new one.
 constexpr int kMaxImages = 16;
@@ -80,7 +78,8 @@ CUresult count_resident(Device::Impl& device, const KernelPlan& plan, LoadedEntr
   const CUresult result = device.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
       &per_sm, entry.function, entry.plan.threads, static_cast<std::size_t>(entry.plan.shared_bytes));
   if (entry.plan.grid == EntryPlan::Grid::kPersistent && plan.tensor_memory_columns > 0)
-    per_sm = std::min(per_sm, kTensorMemoryColumns / plan.tensor_memory_columns);
+    per_sm =
+        std::min(per_sm, row_of(plan.spec.target).family->limits.tensor_columns / plan.tensor_memory_columns);
   entry.resident_ctas = per_sm * device.sm_count;
   return result;
 }
@@ -118,7 +117,7 @@ Result<LoadedKernels> load(Device::Impl& device, const KernelPlan& plan, const K
                            bool* image_refused) {
   LoadedKernels kernels;
   kernels.plan = plan;
-  kernels.name = name(plan.spec);
+  kernels.name = name(plan);
   const RelaxedCapture relaxed(device.driver);
   const ContextGuard guard(device.driver, device.context);
   if (guard.result() != CUDA_SUCCESS) return device.failure(guard.result(), "making its context current");
@@ -183,7 +182,7 @@ const LoadedKernels* KernelTable::insert(LoadedKernels kernels) {
 
 Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spec) {
   if (const LoadedKernels* found = device.kernels.find(spec)) return found;
-  const Result<KernelPlan> plan = jfa::plan(spec);
+  const Result<KernelPlan> plan = jfa::plan(spec, relevant(device.tuning, spec));
   if (!plan) return plan.status();
   const KernelSource source = emit(*plan, device.line_info);
   const Range range((call_watchers.load(std::memory_order_relaxed) & kRangeWatcher) != 0,
@@ -195,7 +194,7 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
   for (int attempt = 0; attempt < kMaxImages; ++attempt) {
     bool compiled = false;
     const Result<SharedImage> image =
-        compile(source, spec, &compiled);  // outside the lock: other kernels may load meanwhile
+        compile(source, &compiled);  // outside the lock: other kernels may load meanwhile
     if (!image) return image.status();
     std::lock_guard lock(device.kernels.mutex());
     if (const LoadedKernels* found = device.kernels.find(spec)) return found;
@@ -205,13 +204,13 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
     const auto start = std::chrono::steady_clock::now();
     Result<LoadedKernels> kernels = load(device, *plan, **image, &image_refused);
     if (kernels) {
-      kernels->request = request_key(compile_request(source, spec)).hex().substr(0, 16);
+      kernels->request = request_key(compile_request(source)).hex().substr(0, 16);
       report_loaded(device, *kernels, std::chrono::steady_clock::now() - start);
       return device.kernels.insert(*std::move(kernels));
     }
     refused = kernels.status();
     if (!image_refused) break;
-    discard(source, spec, **image, refused.message());
+    discard(source, **image, refused.message());
     if (compiled && attempt > 0) break;
   }
   return refused;

@@ -72,9 +72,10 @@ Status launch(const Device::Impl& device, const LoadedKernels& kernels, const Fo
   CUtensorMap maps[std::size(operands)];
   if (Status status = launcher.encode(operands, workspace, maps); !status.ok()) return status;
 
-  const LoadedEntry& prepare_entry = kernels.entries[0];
-  const LoadedEntry& main_entry = kernels.entries[1];
-  const LoadedEntry& merge_entry = kernels.entries[2];
+  const ForwardPlan& entries = plan.forward();
+  const LoadedEntry& prepare_entry = kernels.entry(entries.prepare.name);
+  const LoadedEntry& main_entry = kernels.entry(entries.main.name);
+  const LoadedEntry& merge_entry = kernels.entry(entries.merge.name);
   kernel::PrepareArguments prepare =
       prepare_arguments(launches.valid, launches.call, launches.output.rows, launches.report);
   prepare.part_capacity = static_cast<int>(launches.map.part_capacity);

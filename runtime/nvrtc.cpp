@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "cache/compiler_identity.h"
+#include "generator/target.h"
 #include "runtime/loader_path.h"
 #include "runtime/nvrtc_log.h"
 
@@ -38,14 +39,13 @@ namespace {
   X(nvrtcGetPTXSize)           \
   X(nvrtcGetPTX) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 
-// The oldest NVRTC that knows a target, as the release notes have it; real and virtual ones came together.
-struct TargetVersion {
-  std::string_view architecture;
+// From this version on every target can be asked for.
+NvrtcVersion oldest_for_all_targets() {
   NvrtcVersion oldest;
-};
-constexpr TargetVersion kTargetVersions[] = {
-    {"90a", {12, 0}}, {"100a", {12, 8}}, {"100f", {12, 9}}, {"103a", {12, 9}}};
-constexpr NvrtcVersion kOldestForAllTargets{12, 9};
+  for (const TargetRow& row : target_table())
+    oldest = std::max(oldest, NvrtcVersion{row.oldest_nvrtc.first, row.oldest_nvrtc.second});
+  return oldest;
+}
 
 std::string to_string(NvrtcVersion version) { return fmt::format("{}.{}", version.major, version.minor); }
 
@@ -157,7 +157,7 @@ std::optional<NvrtcVersion> version_in_name(const std::filesystem::path& file) {
   const auto major = std::from_chars(at, end, version.major);
   if (major.ec != std::errc()) return std::nullopt;
   if (major.ptr == end)
-    return version.major > kOldestForAllTargets.major ? std::optional(version) : std::nullopt;
+    return version.major > oldest_for_all_targets().major ? std::optional(version) : std::nullopt;
   if (std::from_chars(major.ptr + 1, end, version.minor).ec != std::errc()) return std::nullopt;
   return version;
 }
@@ -172,7 +172,7 @@ std::optional<std::string> Nvrtc::find_identity(const NvrtcSearch& search) {
     const std::filesystem::path real = std::filesystem::canonical(*file, error);
     const auto version = error ? std::nullopt : version_in_name(real);
     if (!version) return std::nullopt;
-    if (*version < kOldestForAllTargets) continue;
+    if (*version < oldest_for_all_targets()) continue;
     const Result<std::string> identity = compiler_identity(real.string());
     return identity ? std::optional(*identity) : std::nullopt;
   }
@@ -188,7 +188,7 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const NvrtcSearch& search) {
       tried += fmt::format("{} ({}): {}\n", candidate.path, candidate.origin, status.message());
       continue;
     }
-    if (library->version >= kOldestForAllTargets)
+    if (library->version >= oldest_for_all_targets())
       return std::shared_ptr<const Nvrtc>(new Nvrtc(std::move(library)));
     if (!too_old) too_old = std::move(library);
   }
@@ -230,14 +230,14 @@ const std::string& Nvrtc::missing_builtins() const { return library_->missing_bu
 std::vector<int> Nvrtc::architectures() const { return library_->architectures; }
 
 Status Nvrtc::knows(const std::string& target) const {
-  const auto* row =
-      std::ranges::find(kTargetVersions, target.substr(target.find('_') + 1), &TargetVersion::architecture);
-  const bool in_table = row != std::end(kTargetVersions);
+  const TargetRow* row = find_target(target);
+  const NvrtcVersion oldest =
+      row ? NvrtcVersion{row->oldest_nvrtc.first, row->oldest_nvrtc.second} : NvrtcVersion{};
   const bool listed = std::ranges::count(library_->architectures, architecture_of(target)) > 0;
-  if (listed && (!in_table || library_->version >= row->oldest)) return {};
+  if (listed && library_->version >= oldest) return {};
   return Status::unavailable(
       fmt::format("NVRTC {} ({}) does not know --gpu-architecture={}{}", version(), path(), target,
-                  in_table ? fmt::format(": {} or later is needed", to_string(row->oldest)) : std::string()));
+                  row ? fmt::format(": {} or later is needed", to_string(oldest)) : std::string()));
 }
 
 namespace {

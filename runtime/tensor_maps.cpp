@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/footprint.h"
+#include "generator/dtype.h"
 
 namespace jfa {
 namespace {
@@ -26,8 +26,9 @@ CUtensorMapSwizzle swizzle_of(int bytes) {
 }  // namespace
 
 RaggedMap ragged_map(const Tensor& tensor, const OperandPlan& operand, int box_rows) {
-  const std::uint64_t row_bytes = static_cast<std::uint64_t>(tensor.row_stride * kElementBytes);
-  const std::uint64_t head_bytes = static_cast<std::uint64_t>(tensor.head_stride * kElementBytes);
+  const auto element_bytes = static_cast<std::uint64_t>(row_of(tensor.dtype).bytes);
+  const std::uint64_t row_bytes = static_cast<std::uint64_t>(tensor.row_stride) * element_bytes;
+  const std::uint64_t head_bytes = static_cast<std::uint64_t>(tensor.head_stride) * element_bytes;
   // No extent may be 0. An empty tensor's rows are beyond the third extent all the same.
   const std::uint64_t heads = static_cast<std::uint64_t>(std::max<std::int64_t>(tensor.heads, 1));
   return {
@@ -46,9 +47,9 @@ CUresult encode_ragged_map(const DriverTable& driver, const Tensor& tensor, cons
   std::ranges::copy(ragged.stride_bytes, strides);
   const bool empty = tensor.rows == 0 || tensor.heads == 0;
   return driver.cuTensorMapEncodeTiled(
-      map, tensor.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      RaggedMap::kRank, reinterpret_cast<void*>(empty ? substitute : tensor.address), extents, strides,
-      ragged.box, kElementStrides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(operand.swizzle_bytes),
+      map, static_cast<CUtensorMapDataType>(row_of(tensor.dtype).tensor_map_format), RaggedMap::kRank,
+      reinterpret_cast<void*>(empty ? substitute : tensor.address), extents, strides, ragged.box,
+      kElementStrides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(operand.swizzle_bytes),
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <string_view>
 
+#include "generator/dtype.h"
 #include "generator/spec.h"
 #include "runtime/footprint.h"
 
@@ -31,7 +32,7 @@ Status invalid(fmt::format_string<Args...> format, Args&&... args) {
   return Status::invalid_argument(fmt::format(format, std::forward<Args>(args)...));
 }
 
-const char* to_string(DType dtype) { return dtype == DType::bf16 ? "bf16" : "fp16"; }
+std::string_view to_string(DType dtype) { return row_of(dtype).name; }
 
 bool stride_fits(std::int64_t stride, std::int64_t limit_bytes) {
   return stride >= 0 && stride % kStrideMultiple == 0 && stride < limit_bytes / kElementBytes;

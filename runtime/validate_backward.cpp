@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "generator/dtype.h"
+
 namespace jfa {
 namespace {
 

@@ -2,7 +2,7 @@
 
 # Runs attention problems on a device; for every end-to-end test.
 add_library(jfa_attention_harness STATIC attention_harness.cpp backward_harness.cpp guarded_memory.cpp)
-target_link_libraries(jfa_attention_harness PRIVATE jfa_test_options doctest::doctest fmt::fmt
+target_link_libraries(jfa_attention_harness PRIVATE jfa_test_options jfa_runtime jfa_cuda_headers doctest::doctest fmt::fmt
                                             PUBLIC jfa_test_problems jfa_library)
 
 jfa_add_test(bug_pool_test
@@ -12,3 +12,9 @@ jfa_add_test(bug_pool_test
   TIMEOUT 600)
 
 jfa_add_test(bug_pool_docs_test SOURCES bug_pool_docs_test.cpp command_runner.cpp LABELS tools)
+
+jfa_add_test(attention_tuning_test
+  SOURCES attention_tuning_test.cpp
+  LIBRARIES jfa_attention_harness jfa_runtime jfa_generator jfa_cuda_headers fmt::fmt
+  LABELS simulator
+  TIMEOUT 600)

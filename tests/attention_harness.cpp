@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "runtime/device.h"
 #include "tests/guarded_memory.h"
 
 namespace jfa::test {
@@ -52,8 +53,15 @@ void check_lse(GuardedBuffer& buffer, const std::vector<bool>& owned, RunResult&
 Device& test_device() {
   static Device device = [] {
     const char* name = std::getenv("JFA_TEST_DEVICE");
-    return Device::open(name ? name : "sim:sm_100a").value();
+    return open_device(name ? name : "sim:sm_100a");
   }();
+  return device;
+}
+
+Device open_device(const std::string& name) {
+  Device device = Device::open(name).value();
+  if (const char* tuning = std::getenv("JFA_TEST_TUNING"))
+    device.impl().tuning = parse_tuning(tuning).value();
   return device;
 }
 

@@ -16,6 +16,9 @@ namespace jfa::test {
 
 /// The device that end-to-end tests run on: the environment variable JFA_TEST_DEVICE, or "sim:sm_100a".
 Device& test_device();
+/// Device::open(). The environment variable JFA_TEST_TUNING, NAME=VALUE,..., is its kernels' tuning: what
+/// passes with the defaults passes with every value that a knob may have.
+Device open_device(const std::string& name);
 
 /// In elements.
 struct Strides {

@@ -217,10 +217,11 @@ AttentionRecording record(const std::string& name, const std::string& device_nam
   const Inputs inputs(device, problem);
   (pass == Pass::forward ? run_forward : run_backward)(device, inputs, problem);
 
-  Configuration configuration = configuration_of(inputs.call, device.target());
+  Configuration configuration = configuration_of(inputs.call);
+  configuration.target = device.target();
   configuration.pass = pass;
   const KernelSpec spec = specialize(configuration).value();
-  return {device.target(), emit(plan(spec).value()).text, recorder.ptx(), recorder.recording()};
+  return {device.target(), source_of(spec).value().text, recorder.ptx(), recorder.recording()};
 }
 
 }  // namespace jfa::test

@@ -143,7 +143,7 @@ TEST_CASE("backward suite: right in fp64's eyes, alone in its memory, the same o
     std::optional<BackwardResult> first;
     for (const std::string& name : suite_devices(Schedules::kTwo, c.seed)) {
       CAPTURE(name);
-      Device device = Device::open(name).value();
+      Device device = open_device(name);
       BackwardResult result = run_backward(device, made.problem, made.options);
       if (!ran_well(result)) continue;
       if (first) {

@@ -53,7 +53,7 @@ add_test(NAME jfa_examples_installed
          COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_DIR}/examples
                  ${CMAKE_CURRENT_BINARY_DIR}/consumers/examples --build-generator ${CMAKE_GENERATOR}
                  --build-options -D CMAKE_BUILD_TYPE=None
-                                 -D CMAKE_PREFIX_PATH=${CMAKE_CURRENT_BINARY_DIR}/consumers/installed
+                                 -D CMAKE_PREFIX_PATH=${CMAKE_CURRENT_BINARY_DIR}/consumers/moved
                  --test-command jfa_example_attention)
 set_tests_properties(jfa_examples_installed PROPERTIES
-  TIMEOUT 300 LABELS packaging FIXTURES_REQUIRED installed ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR})
+  TIMEOUT 300 LABELS packaging FIXTURES_REQUIRED moved ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR})

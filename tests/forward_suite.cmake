@@ -13,4 +13,4 @@ jfa_add_test(forward_edges_test
   LABELS simulator
   TIMEOUT 300)
 
-set_tests_properties(forward_suite_test_1 forward_suite_test_2 PROPERTIES LABELS simulator TIMEOUT 600)
+set_tests_properties(forward_suite_test_1 forward_suite_test_2 PROPERTIES LABELS simulator TIMEOUT 600 COST 100)

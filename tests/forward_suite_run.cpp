@@ -172,7 +172,7 @@ std::optional<RunResult> check_on_devices(const SuiteProblem& made, const std::v
   std::optional<RunResult> first, last;
   for (const std::string& name : devices) {
     CAPTURE(name);
-    Device device = Device::open(name).value();
+    Device device = open_device(name);
     last = run_attention(device, made.problem, made.options);
     if (!ran_well(device, *last)) {
       last.reset();
@@ -195,7 +195,7 @@ std::optional<RunResult> check_on_devices(const SuiteProblem& made, const std::v
 int check_isolation(const SuiteProblem& made, const std::string& name, const RunResult& clean) {
   const std::vector<reference::Sequence> all = reference::sequences(made.problem);
   if (all.size() < 2) return 0;
-  Device device = Device::open(name).value();
+  Device device = open_device(name);
   const auto longest = static_cast<std::size_t>(std::max_element(all.begin(), all.end(),
                                                                  [](const auto& a, const auto& b) {
                                                                    return a.query_rows + a.key_rows <

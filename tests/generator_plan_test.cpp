@@ -1,11 +1,14 @@
 // What a plan says of its entries' memory and of the tensor core's work.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "generator/emit_wgmma.h"
 #include "generator/plan.h"
+#include "generator/workspace.h"
 #include "templates/attention/backward_parameters.h"
 
 namespace {
@@ -21,19 +24,9 @@ KernelPlan plan_of(Target target, Pass pass, int padded_dim, bool broadcast_q) {
   return plan(spec).value();
 }
 
-int end_of(const std::vector<MemoryRegion>& map) {
-  int end = 0;
-  for (const MemoryRegion& region : map) {
-    CHECK_MESSAGE(region.begin == end, region.name);
-    end += region.size;
-  }
-  return end;
-}
-
 }  // namespace
 
-TEST_CASE("memory maps have no gaps and fill what their entry asks for") {
-  constexpr int kTileAlignmentBytes = 1024;
+TEST_CASE("the shared memory of an entry is that of its regions, one behind the other") {
   for (const Target target : all_targets()) {
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       for (const int padded_dim : {16, 32, 64, 96, 128}) {
@@ -41,9 +34,14 @@ TEST_CASE("memory maps have no gaps and fill what their entry asks for") {
           const KernelPlan plan = plan_of(target, pass, padded_dim, broadcast_q);
           for (const EntryPlan* entry : entries_of(plan)) {
             CAPTURE(entry->name);
-            if (entry->shared_bytes > 0)
-              CHECK(end_of(entry->shared_map) + kTileAlignmentBytes == entry->shared_bytes);
-            CHECK(end_of(entry->tensor_map) <= plan.tensor_memory_columns);
+            int end = 0;
+            for (const Region& region : entry->shared_map) {
+              if (!region.over.empty()) continue;
+              CHECK_MESSAGE(region.begin == end, region.type);
+              end = region.end();
+            }
+            if (entry->grid == EntryPlan::Grid::kPersistent)
+              CHECK(end + kTileAlignmentBytes == entry->shared_bytes);
           }
         }
       }
@@ -53,12 +51,13 @@ TEST_CASE("memory maps have no gaps and fill what their entry asks for") {
 
 TEST_CASE("every tensor core entry of 10.x says what a tile costs") {
   const KernelPlan forward = plan_of(Target::sm_100f, Pass::forward, 128, false);
-  CHECK(tensor_core_cycles(forward.main, Target::sm_100f) == 1024);  // two products of 128 x 128 x 128
+  CHECK(tensor_core_cycles(forward.forward().main, Target::sm_100f) ==
+        1024);  // two products of 128 x 128 x 128
   const KernelPlan plan = plan_of(Target::sm_100f, Pass::backward, 64, true);
-  CHECK(tensor_core_cycles(plan.backward->broadcast->main, Target::sm_100f) == 5 * 256);
+  CHECK(tensor_core_cycles(plan.backward().broadcast->main, Target::sm_100f) == 5 * 256);
 
   const KernelPlan by_length = plan_of(Target::sm_100f, Pass::backward, 128, false);
-  CHECK(tensor_core_cycles(by_length.backward->short_keys->main, Target::sm_100f) == 4 * 256 + 512);
+  CHECK(tensor_core_cycles(by_length.backward().short_keys->main, Target::sm_100f) == 4 * 256 + 512);
 
   const nlohmann::json json = nlohmann::json::parse(describe(plan));
   std::set<std::string> described;
@@ -138,4 +137,26 @@ TEST_CASE("parts of a shared query's keys keep the multiprocessors evenly busy")
   CHECK(broadcast_parts(132, 4, 1) == 1);    // few key tiles
   CHECK(broadcast_parts(132, 4096, 1) == 1);
   CHECK(broadcast_parts(2, 1, 320) == 2);
+}
+
+TEST_CASE("a wgmma wrapper has an operand for every register, at any width") {
+  for (int columns = 8; columns <= 256; columns += 8) {
+    CAPTURE(columns);
+    const int registers = columns / 2;
+    for (const bool shared : {true, false}) {
+      const std::string text = shared ? wgmma_ss_text(columns) : wgmma_rs_text(columns);
+      const auto count = [&](const std::string& part) {
+        int times = 0;
+        for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
+        return times;
+      };
+      CHECK(count(fmt::format("m64n{}k16", columns)) == 1);
+      CHECK(count(fmt::format("float (&d)[{}]", registers)) == 1);
+      CHECK(count("\"+f\"(d[") == registers);
+      // Accumulators, operands, the predicate's source, and of two shared operands how each of them lies.
+      const int operands = registers + (shared ? 5 : 6);
+      CHECK(count(fmt::format("%{}", operands - 1)) == 1);
+      CHECK(count(fmt::format("%{}", operands)) == 0);
+    }
+  }
 }

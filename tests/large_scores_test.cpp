@@ -20,9 +20,9 @@ constexpr double kRoundoff = 0x1p-11;  // of fp16, whose range is the narrow one
 std::vector<Device> devices() {
   std::vector<Device> all;
   if (std::getenv("JFA_TEST_DEVICE")) {
-    all.push_back(Device::open(test_device().name()).value());
+    all.push_back(open_device(test_device().name()));
   } else {
-    for (const char* name : {"sim:sm_100a", "sim:sm_90a"}) all.push_back(Device::open(name).value());
+    for (const char* name : {"sim:sm_100a", "sim:sm_90a"}) all.push_back(open_device(name));
   }
   return all;
 }

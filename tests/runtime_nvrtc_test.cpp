@@ -343,9 +343,7 @@ TEST_CASE("bug-pool 89: every generated kernel compiles without an include direc
     configuration.broadcast_q = broadcast_q;
     const auto spec = jfa::specialize(configuration);
     REQUIRE(spec.ok());
-    const auto plan = jfa::plan(*spec);
-    REQUIRE(plan.ok());
-    const jfa::KernelSource source = jfa::emit(*plan);
+    const jfa::KernelSource source = jfa::source_of(*spec).value();
     CHECK_FALSE(contains(source.text, "#include"));
     const auto image = nvrtc()->compile(source);
     REQUIRE_MESSAGE(image.ok(), image.status().message());

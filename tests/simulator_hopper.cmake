@@ -6,8 +6,8 @@ endforeach()
 foreach(shard IN ITEMS 1 2)
   add_test(NAME hopper_forward_suite_test_${shard} COMMAND forward_suite_test --shard=${shard}/2)
   set_tests_properties(hopper_forward_suite_test_${shard} PROPERTIES
-    LABELS hopper_simulator TIMEOUT 600 ENVIRONMENT ${hopper_device})
+    LABELS hopper_simulator TIMEOUT 600 COST 100 ENVIRONMENT ${hopper_device})
   add_test(NAME hopper_backward_suite_test_${shard} COMMAND backward_suite_test)
   set_tests_properties(hopper_backward_suite_test_${shard} PROPERTIES
-    LABELS hopper_simulator TIMEOUT 600 ENVIRONMENT "${hopper_device};JFA_BACKWARD_SUITE=${shard}/2")
+    LABELS hopper_simulator TIMEOUT 600 COST 100 ENVIRONMENT "${hopper_device};JFA_BACKWARD_SUITE=${shard}/2")
 endforeach()

@@ -14,7 +14,7 @@ jfa_add_test(tools_output_file_test
 if(TARGET jfa)
   jfa_add_test(tools_run_test
     SOURCES tools_run_test.cpp command_runner.cpp
-    LIBRARIES jfa_test_problems jfa_attention_file fmt::fmt
+    LIBRARIES jfa_test_problems jfa_attention_file jfa_version fmt::fmt
     LABELS simulator)
   target_compile_definitions(tools_run_test PRIVATE JFA_SAMPLES="${PROJECT_SOURCE_DIR}/samples")
   jfa_add_test(tools_precompile_test

@@ -43,7 +43,7 @@ TEST_CASE("the command shows the library's warnings, and its records to those wh
   const CommandResult verbose = emit_in_vain("1");
   CAPTURE(verbose.error);
   CHECK(verbose.error.starts_with("jfa: no cache directory: /dev/null/cache"));
-  CHECK(has(verbose.error, "\njfa_verbose,1,cache,miss,forward-bf16-d64-sm_100f,"));
+  CHECK(has(verbose.error, "\njfa_verbose,1,cache,miss,forward-bf16-d64-compute_100f,"));
 }
 
 }  // namespace

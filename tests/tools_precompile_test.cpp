@@ -70,6 +70,9 @@ TEST_CASE("emit writes files, and refuses in one line") {
   };
   CHECK(refused({"--head-dim", "12"}, "head_dim 12"));
   CHECK(refused({"--head-dim", "64", "--target", "sm_42"}, "'sm_42'"));
+  CHECK(refused({"--head-dim", "64", "--tuning", "tea"}, "'tea' is not name=value"));
+  CHECK(refused({"--head-dim", "64", "--tuning", "tea=7"}, "'tea' is no knob of forward-bf16-d64-sm_100f"));
+  CHECK(refused({"--head-dim", "64", "--tuning", "query_stages=0"}, "query_stages=0 is not from 1 to 4"));
   CHECK(refused({"--head-dim", "64", "--dtype", "fp8"}, "'fp8'"));
   CHECK(refused({"--head-dim", "64", "--pass", "sideways"}, "'sideways'"));
   CHECK(refused({"--head-dim", "64", "--window", "-2"}, "window -2"));

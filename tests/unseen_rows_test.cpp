@@ -107,7 +107,7 @@ void check_unseen(Problem problem, std::int64_t window, std::uint64_t seed) {
 
   for (const std::string& name : devices()) {
     CAPTURE(name);
-    Device device = Device::open(name).value();
+    Device device = open_device(name);
     const RunResult right = check_attention(device, problem);
     const RunResult run = check_attention(device, spoilt.attention);
     CHECK(same_bits(run.output.values, right.output.values));
@@ -179,7 +179,7 @@ TEST_CASE("unseen rows: what a NaN inside the window reaches ends with the tiles
       {"lse_grad", [&](BackwardProblem& it) { it.incoming.lse[800 + kRow] = kNaN; }}};
   for (const std::string& name : devices()) {
     CAPTURE(name);
-    Device device = Device::open(name).value();
+    Device device = open_device(name);
     const BackwardResult right = check_backward(device, clean);
     for (const auto& [tensor, spoil_it] : tensors) {
       const std::string which = tensor;

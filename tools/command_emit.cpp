@@ -20,6 +20,7 @@ constexpr std::string_view kEmitCommand = "emit";
 
 struct EmitOptions {
   KernelFields kernel;
+  std::string tuning;
   std::string format = "cuda";
   bool line_info = false;
   std::string output = "-";
@@ -28,7 +29,9 @@ struct EmitOptions {
 Result<std::string> emit_text(const EmitOptions& options) {
   Result<KernelSpec> spec = specialize(options.kernel);
   if (!spec) return spec.status();
-  const Result<KernelPlan> kernel_plan = plan(*spec);
+  const Result<Tuning> tuning = parse_tuning(options.tuning);
+  if (!tuning) return tuning.status();
+  const Result<KernelPlan> kernel_plan = plan(*spec, *tuning);
   if (!kernel_plan) return kernel_plan.status();
   if (options.format == "plan") return describe(*kernel_plan) + "\n";
   if (options.format == "cuda") return emit(*kernel_plan).text;
@@ -41,7 +44,7 @@ Result<std::string> emit_text(const EmitOptions& options) {
   if (ptx) spec->target = virtual_target(spec->target);
   const Result<bool> line_info = wants_line_info(options.line_info);
   if (!line_info) return line_info.status();
-  const Result<SharedImage> image = compile(emit(plan(*spec).value(), *line_info), *spec);
+  const Result<SharedImage> image = compile(source_of(*spec, *tuning, *line_info).value());
   if (!image) return image.status();
   return ptx ? (*image)->ptx : (*image)->cubin;
 }
@@ -65,6 +68,8 @@ void add_emit_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<EmitOptions>();
   CLI::App& command = *app.add_subcommand("emit", "Print the kernel of one configuration");
   add_kernel_options(command, options->kernel);
+  command.add_option("--tuning", options->tuning, "values of knobs; --format plan shows them all")
+      ->type_name("NAME=VALUE,...");
   command.add_option("--format", options->format, "what to print")
       ->type_name("cuda|ptx|cubin|plan")
       ->check(CLI::IsMember({"cuda", "ptx", "cubin", "plan"}).description(""))

@@ -30,11 +30,11 @@ struct ExplainOptions {
 Result<CompileRequest> request_of(const ExplainOptions& options) {
   const Result<KernelSpec> spec = specialize(options.kernel);
   if (!spec) return spec.status();
-  const Result<KernelPlan> kernel_plan = plan(*spec);
-  if (!kernel_plan) return kernel_plan.status();
   const Result<bool> line_info = wants_line_info(options.line_info);
   if (!line_info) return line_info.status();
-  return compile_request(emit(*kernel_plan, *line_info), *spec);
+  const Result<KernelSource> source = source_of(*spec, {}, *line_info);
+  if (!source) return source.status();
+  return compile_request(*source);
 }
 
 int run(const ExplainOptions& options, const CacheCommandOptions& shared) {

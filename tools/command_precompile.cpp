@@ -113,10 +113,10 @@ class Precompiler {
   }
 
   void compile_one(const KernelSpec& spec) {
-    const Result<KernelPlan> kernel_plan = plan(spec);
-    Status status = kernel_plan.status();
+    const Result<KernelSource> source = source_of(spec, {}, line_info_);
+    Status status = source.status();
     try {
-      if (status.ok()) status = compile(cache_, emit(*kernel_plan, line_info_), spec).status();
+      if (status.ok()) status = compile(cache_, *source).status();
     } catch (const std::exception& error) {  // std::bad_alloc; nobody else would catch it in a thread
       status = Status::unavailable(error.what());
     }

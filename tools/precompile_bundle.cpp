@@ -36,9 +36,9 @@ Result<std::vector<KernelSpec>> shard_of(const std::vector<KernelSpec>& specs, c
   if (!shard) return Status::invalid_argument("--shard '" + text + "' is not I/N with I from 0 to N-1");
   std::vector<KernelSpec> own;
   for (const KernelSpec& spec : specs) {
-    const Result<KernelPlan> kernel_plan = plan(spec);
-    if (!kernel_plan) return kernel_plan.status();
-    const Digest key = request_key(compile_request(emit(*kernel_plan, line_info), spec));
+    const Result<KernelSource> source = source_of(spec, {}, line_info);
+    if (!source) return source.status();
+    const Digest key = request_key(compile_request(*source));
     if (jfa::shard_of(key, shard->count) == shard->index) own.push_back(spec);
   }
   return own;
@@ -48,15 +48,15 @@ Result<std::uint64_t> write_bundle(KernelCache& cache, const std::vector<KernelS
                                    OutputFile& output) {
   std::map<Digest, KernelSpec> sorted;
   for (const KernelSpec& spec : specs) {
-    const Result<KernelPlan> kernel_plan = plan(spec);
-    if (!kernel_plan) return kernel_plan.status();
-    sorted[request_key(compile_request(emit(*kernel_plan, line_info), spec))] = spec;
+    const Result<KernelSource> source = source_of(spec, {}, line_info);
+    if (!source) return source.status();
+    sorted[request_key(compile_request(*source))] = spec;
   }
   BundleWriter writer([&](std::string_view bytes) { return output.append(bytes); });
   for (const auto& [key, spec] : sorted) {
-    const KernelSource source = emit(*plan(spec), line_info);
-    const CompileRequest request = compile_request(source, spec);
-    const Result<SharedImage> image = compile(cache, source, spec);
+    const KernelSource source = source_of(spec, {}, line_info).value();
+    const CompileRequest request = compile_request(source);
+    const Result<SharedImage> image = compile(cache, source);
     if (!image) return image.status();
     const Status status = writer.add({fields_of(request), request.source.size(), **image});
     if (!status.ok()) return status;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "generator/dtype.h"
 #include "tools/strict_json.h"
 
 namespace jfa::tools {
@@ -92,8 +93,7 @@ class EntryReader {
 }  // namespace
 
 Result<DType> parse_dtype(std::string_view text) {
-  if (text == "bf16") return DType::bf16;
-  if (text == "fp16") return DType::fp16;
+  if (const DTypeRow* row = find_dtype(text)) return row->dtype;
   return Status::invalid_argument(fmt::format("dtype '{}' is neither bf16 nor fp16", text));
 }
 

@@ -3,11 +3,13 @@
 // leaves through its own tiles, which nobody reads any more.
 namespace jfa::kernel {
 
-constexpr int kStreamedRows = 64;
-constexpr int kStationaryStages = 2;
-constexpr int kStreamedStages = config::kStreamedStages;
-constexpr u32 kStationaryBytes = 2 * tile_bytes(kTileRows);
-constexpr u32 kStreamedBytes = 2 * tile_bytes(kStreamedRows);
+using config::kBoxRows;  // of every tensor map but those of a shared query's slots
+using config::kChunkRows;
+using config::kStreamedRows;
+constexpr int kStationaryStages = config::Keys::Stationary::kStages;
+constexpr int kStreamedStages = config::Keys::Streamed::kStages;
+static_assert(config::Queries::Stationary::kStages == kStationaryStages);
+static_assert(config::Queries::Streamed::kStages == kStreamedStages);
 
 template <class Tile>
 struct BackwardPipeline {
@@ -33,32 +35,24 @@ __device__ inline void init_pipeline(BackwardPipeline<Tile>& pipeline, u32 item_
   }
 }
 
+// Control::Config: config::Keys or config::Queries.
 template <class Control>
 struct BackwardShared {
-  u32 stationary, streamed;  // shared addresses of the first pairs
-  Control* control;
-
+  using Config = typename Control::Config;
   // Pairs are (key, value) or (query, output gradient).
-  __device__ inline u32 stationary_tile(int stage, int which) const {
-    return stationary + stage * kStationaryBytes + which * tile_bytes(kTileRows);
-  }
-  __device__ inline u32 streamed_tile(int stage, int which) const {
-    return streamed + stage * kStreamedBytes + which * tile_bytes(kStreamedRows);
-  }
+  typename Config::Stationary stationary;
+  typename Config::Streamed streamed;
+  Control* control;
 };
 
 template <class Control>
 __device__ inline BackwardShared<Control> carve_backward(unsigned char* bytes) {
-  constexpr u32 kAlignment = 1024;  // the repeat of the widest swizzle
-  constexpr u32 kAllTilesBytes = kStationaryStages * kStationaryBytes + kStreamedStages * kStreamedBytes;
-  static_assert(kAlignment + kAllTilesBytes + sizeof(Control) <= config::kSharedBytes);
+  using Config = typename Control::Config;
+  static_assert(sizeof(Control) <= Config::Control::kBytes);
   const u32 start = shared_address(bytes);
-  const u32 tiles = (start + kAlignment - 1) / kAlignment * kAlignment;
-  BackwardShared<Control> shared;
-  shared.stationary = tiles;
-  shared.streamed = tiles + kStationaryStages * kStationaryBytes;
-  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
-  return shared;
+  const u32 tiles = first_tile(start);
+  return {Config::Stationary::in(tiles), Config::Streamed::in(tiles),
+          reinterpret_cast<Control*>(bytes + (tiles - start) + Config::Control::kBegin)};
 }
 
 // What the loading thread fetches of two tensors that go together.
@@ -67,13 +61,11 @@ struct PairSource {
   i32 row[2];
 };
 
-template <int kRows>
-__device__ inline void load_pair(u32 first_tile, const PairSource& source, int head, int rows, u64* full) {
-  mbarrier_arrive_expect_tx(full, 2 * tile_bytes(kRows));
-  for (int which = 0; which < 2; ++which) {
-    load_tile<kRows, kStreamedRows>(first_tile + which * tile_bytes(kRows), source.map[which], head,
-                                    source.row[which], rows, full);
-  }
+template <class Pair>
+__device__ inline void load_pair(Pair pair, const PairSource& source, int head, int rows, u64* full) {
+  mbarrier_arrive_expect_tx(full, Pair::kBytes);
+  for (int which = 0; which < 2; ++which)
+    load_tile<kBoxRows>(pair[which], source.map[which], head, source.row[which], rows, full);
 }
 
 // Products still signal these barriers when their commits come in: the CTA may not exit before they have.

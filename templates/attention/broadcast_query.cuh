@@ -4,20 +4,25 @@
 // the list of all key tiles for one key head; parts are summed later, in order.
 //
 // Heads of a group lie one below the other in their tile, in slots of arguments.slot_rows rows. The tile has
-// kRows rows, 64 or 128: a launch takes the smaller one that holds its slots.
+// kRows rows, one of two numbers: a launch takes the smaller one that holds its slots.
 //
 // One warp each draws items, loads tiles, fetches LSE and delta, and stores the gradients of keys and values;
 // the rest is the target's.
 namespace jfa::kernel::broadcast {
 
-constexpr int kPairStages = config::kBroadcastStages;  // (key, value) tiles in flight
-constexpr int kOutputGradRows = config::kBroadcastOutputGradRows;
-constexpr u32 kPairBytes = 2 * tile_bytes(kTileRows);
-constexpr u32 kScoreGradBytes = kTileRows * kTileRows * kElementBytes;
+using Config = config::Broadcast;
+using PairTile = Config::Pairs::Stage::Tile;
+constexpr int kPairStages = Config::Pairs::kStages;  // (key, value) tiles in flight
+// Queries lie in a tile of kLargeTileRows rows, or of kSmallTileRows, in the same place.
+constexpr int kLargeTileRows = Config::Queries::Stage::kRows;
+constexpr int kSmallTileRows = Config::OutputGrads::Stage::kRows;
+constexpr int kOutputGradRows = Config::OutputGrads::kStages * kSmallTileRows;
+template <int kRows>
+using QueriesTile = PairTile::WithRows<kRows>;
 
 template <int kRows>
 constexpr int kOutputGradStages = kOutputGradRows / kRows;
-constexpr int kMostOutputGradStages = kOutputGradStages<64>;
+constexpr int kMostOutputGradStages = kOutputGradStages<kSmallTileRows>;
 
 struct Pipeline {
   ItemQueue<KeyRun> queue;
@@ -51,33 +56,30 @@ __device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers,
 
 template <class Control>
 struct Shared {
-  u32 query, output_grad, score_grad, pairs;  // shared addresses
+  Config::Queries queries;
+  Config::OutputGrads output_grads;
+  Config::RoundedScoreGrads score_grads;
+  Config::Pairs pairs;  // keys and values
   Control* control;
 
   template <int kRows>
-  __device__ inline u32 output_grad_tile(int stage) const {
-    return output_grad + stage * tile_bytes(kRows);
+  __device__ inline QueriesTile<kRows> query_tile() const {
+    return {queries.address};
   }
-  __device__ inline u32 pair_tile(int stage, int which) const {  // 0: keys, 1: values
-    return pairs + stage * kPairBytes + which * tile_bytes(kTileRows);
+  template <int kRows>
+  __device__ inline QueriesTile<kRows> output_grad_tile(int stage) const {
+    return {output_grads.address + stage * QueriesTile<kRows>::kBytes};
   }
 };
 
 template <class Control>
 __device__ inline Shared<Control> carve(unsigned char* bytes) {
-  constexpr u32 kAlignment = 1024;  // the repeat of the widest swizzle
-  constexpr u32 kAllTilesBytes =
-      tile_bytes(kTileRows) + tile_bytes(kOutputGradRows) + kScoreGradBytes + kPairStages * kPairBytes;
-  static_assert(kAlignment + kAllTilesBytes + sizeof(Control) <= config::kBroadcastSharedBytes);
+  static_assert(sizeof(Control) <= Config::Control::kBytes);
   const u32 start = shared_address(bytes);
-  const u32 tiles = (start + kAlignment - 1) / kAlignment * kAlignment;
-  Shared<Control> shared;
-  shared.query = tiles;
-  shared.output_grad = shared.query + tile_bytes(kTileRows);
-  shared.score_grad = shared.output_grad + tile_bytes(kOutputGradRows);
-  shared.pairs = shared.score_grad + kScoreGradBytes;
-  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
-  return shared;
+  const u32 tiles = first_tile(start);
+  return {Config::Queries::in(tiles), Config::OutputGrads::in(tiles), Config::RoundedScoreGrads::in(tiles),
+          Config::Pairs::in(tiles),
+          reinterpret_cast<Control*>(bytes + (tiles - start) + Config::Control::kBegin)};
 }
 
 // Whether any query sees any of the run's keys from `first` on, up to a tile's.
@@ -102,35 +104,35 @@ __device__ inline i32 loaded_keys(const KeyRun& run, i32 first, i32 query_rows) 
 __device__ inline bool has_output_grad(const KeyRun& run) { return run.rows > 0 && run.output_row >= 0; }
 
 // No load reaches the rows below the slots, but products read them.
-template <int kRows>
-__device__ inline void clear_below_slots(u32 tile, i32 slot_rows) {
-  const int begin = config::kGroups * slot_rows * config::kSwizzleBytes;
-  for (int box = 0; box < config::kBoxes; ++box) {
-    for (int byte = begin + threadIdx.x * 16; byte < box_bytes(kRows); byte += blockDim.x * 16)
-      st_shared_v4(tile + box * box_bytes(kRows) + byte, 0, 0, 0, 0);
+template <class Tile>
+__device__ inline void clear_below_slots(Tile tile, i32 slot_rows) {
+  const int begin = config::kGroups * slot_rows * Tile::kSwizzleBytes;
+  for (int box = 0; box < Tile::kBoxes; ++box) {
+    for (int byte = begin + threadIdx.x * 16; byte < Tile::kBoxBytes; byte += blockDim.x * 16)
+      st_shared_v4(tile.from_box(box).address + byte, 0, 0, 0, 0);
   }
 }
 
 // By the whole CTA, before its roles begin.
 template <int kRows, class Control>
 __device__ inline void clear_spare_rows(const Shared<Control>& shared, i32 slot_rows) {
-  clear_below_slots<kRows>(shared.query, slot_rows);
+  clear_below_slots(shared.template query_tile<kRows>(), slot_rows);
   for (int stage = 0; stage < kOutputGradStages<kRows>; ++stage)
-    clear_below_slots<kRows>(shared.template output_grad_tile<kRows>(stage), slot_rows);
+    clear_below_slots(shared.template output_grad_tile<kRows>(stage), slot_rows);
   fence_proxy_async_shared();
 }
 
 // Slots of one tile, `rows` rows from the row `first` on of every head of the group. The map's boxes have
 // slot_rows rows.
-template <int kRows>
-__device__ inline void load_slots(u32 tile, const TensorMap* map, int key_head, int first, int rows,
+template <class Tile>
+__device__ inline void load_slots(Tile tile, const TensorMap* map, int key_head, int first, int rows,
                                   const BroadcastArguments& arguments, u64* full) {
   mbarrier_arrive_expect_tx(full, config::kGroups * arguments.slot_rows * config::kPaddedDim * kElementBytes);
-  for (int box = 0; box < config::kBoxes; ++box) {
+  for (int box = 0; box < Tile::kBoxes; ++box) {
     for (int g = 0; g < config::kGroups; ++g) {
-      cp_async_bulk_tensor_load(
-          tile + box * box_bytes(kRows) + box_bytes(g * arguments.slot_rows), map,
-          ragged_box(box * config::kBoxDim, key_head * config::kGroups + g, first, rows), full);
+      cp_async_bulk_tensor_load(tile.from_box(box).from_row(g * arguments.slot_rows).address, map,
+                                ragged_box(box * Tile::kBoxDim, key_head * config::kGroups + g, first, rows),
+                                full);
     }
   }
 }
@@ -150,24 +152,23 @@ __device__ inline void load(const Shared<Control>& shared, const BroadcastArgume
     const KeyRun& run = item.tile;
     if (run.first) {
       queries.wait_empty(pipeline.query_empty);
-      load_slots<kRows>(shared.query, query, item.head, 0, loaded_queries(arguments), arguments,
-                        &pipeline.query_full[0]);
+      load_slots(shared.template query_tile<kRows>(), query, item.head, 0, loaded_queries(arguments),
+                 arguments, &pipeline.query_full[0]);
       queries.advance();
     }
     if (has_output_grad(run)) {
       output_grads.wait_empty(pipeline.output_grad_empty);
-      load_slots<kRows>(shared.template output_grad_tile<kRows>(output_grads.slot), output_grad, item.head,
-                        run.output_row, loaded_output_grads(run, arguments.query_rows), arguments,
-                        &pipeline.output_grad_full[output_grads.slot]);
+      load_slots(shared.template output_grad_tile<kRows>(output_grads.slot), output_grad, item.head,
+                 run.output_row, loaded_output_grads(run, arguments.query_rows), arguments,
+                 &pipeline.output_grad_full[output_grads.slot]);
       output_grads.advance();
     }
     for (int first = 0; first < run.rows; first += kTileRows) {
       pairs.wait_empty(pipeline.pair_empty);
       u64* full = &pipeline.pair_full[pairs.slot];
       if (tile_is_seen(run, first, arguments.query_rows)) {
-        load_pair<kTileRows>(shared.pair_tile(pairs.slot, 0),
-                             {{key, value}, {run.key_row + first, run.key_row + first}}, item.head,
-                             loaded_keys(run, first, arguments.query_rows), full);
+        load_pair(shared.pairs[pairs.slot], {{key, value}, {run.key_row + first, run.key_row + first}},
+                  item.head, loaded_keys(run, first, arguments.query_rows), full);
       } else {
         mbarrier_arrive(full);
       }
@@ -226,11 +227,11 @@ __device__ inline void store(const Shared<Control>& shared, const TensorMap* key
     for (int first = 0; first < run.rows; first += kTileRows) {
       const int rows = min(kTileRows, run.rows - first);
       pairs.wait_full(pipeline.gradients_full);
-      for (int half = 0; half < rows; half += kStreamedRows) {
-        store_tile<kTileRows, kStreamedRows>(key_grad, item.head, run.key_row + first + half, rows - half,
-                                             shared.pair_tile(pairs.slot, 0) + box_bytes(half));
-        store_tile<kTileRows, kStreamedRows>(value_grad, item.head, run.key_row + first + half, rows - half,
-                                             shared.pair_tile(pairs.slot, 1) + box_bytes(half));
+      for (int half = 0; half < rows; half += kBoxRows) {
+        store_tile(key_grad, item.head, run.key_row + first + half, rows - half,
+                   shared.pairs[pairs.slot][0].from_row(half));
+        store_tile(value_grad, item.head, run.key_row + first + half, rows - half,
+                   shared.pairs[pairs.slot][1].from_row(half));
       }
       cp_async_bulk_commit_group();
       cp_async_bulk_wait_group_read();

@@ -20,7 +20,8 @@ __device__ inline DeltaRow delta_row(const DeltaArguments& a, i64 index) {
 
 }  // namespace jfa::kernel
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Delta::kThreads,
+                                             jfa::kernel::config::Delta::kCtas)
     jfa_delta(const __grid_constant__ jfa::kernel::DeltaArguments a) {
   using namespace jfa::kernel;
   constexpr i32 kColumns = 8;  // of one lane: 16 bytes

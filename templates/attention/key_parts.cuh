@@ -21,8 +21,8 @@ __device__ inline i64 count_key_tiles(const PrepareArguments& a, u64* sum) {
 
 __device__ inline i32 keys_per_part(const PrepareArguments& a, i64 launch_key_tiles) {
   constexpr i64 kMost = 1 << 22;  // tiles of 2^30 keys and beyond
-  const i64 tiles = (launch_key_tiles * a.query_heads + kSplitParts - 1) / kSplitParts;
-  return static_cast<i32>(min(kMost, max(tiles, static_cast<i64>(kLeastPartTiles)))) * kTileRows;
+  const i64 tiles = (launch_key_tiles * a.query_heads + config::kSplitParts - 1) / config::kSplitParts;
+  return static_cast<i32>(min(kMost, max(tiles, static_cast<i64>(config::kLeastPartTiles)))) * kTileRows;
 }
 
 __device__ inline i32 parts_of(i32 key_count, i32 part_keys) {

@@ -14,17 +14,16 @@ __device__ inline void load(const BackwardShared<Control>& shared, const TensorM
     if (item.head < 0) break;
     const KeyTile& tile = item.tile;
     stationary.wait_empty(pipeline.stationary_empty);
-    load_pair<kTileRows>(shared.stationary_tile(stationary.slot, 0),
-                         {{key, value}, {tile.key_row, tile.key_row}}, item.head, loaded_keys(tile),
-                         &pipeline.stationary_full[stationary.slot]);
+    load_pair(shared.stationary[stationary.slot], {{key, value}, {tile.key_row, tile.key_row}}, item.head,
+              loaded_keys(tile), &pipeline.stationary_full[stationary.slot]);
     stationary.advance();
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
         streamed.wait_empty(pipeline.streamed_empty);
-        load_pair<kStreamedRows>(shared.streamed_tile(streamed.slot, 0),
-                                 {{query, output_grad}, {tile.query_row + first, tile.output_row + first}},
-                                 item.head * config::kGroups + g, tile.query_count - first,
-                                 &pipeline.streamed_full[streamed.slot]);
+        load_pair(shared.streamed[streamed.slot],
+                  {{query, output_grad}, {tile.query_row + first, tile.output_row + first}},
+                  item.head * config::kGroups + g, tile.query_count - first,
+                  &pipeline.streamed_full[streamed.slot]);
         streamed.advance();
       }
     }
@@ -32,7 +31,7 @@ __device__ inline void load(const BackwardShared<Control>& shared, const TensorM
   drain(pipeline.streamed_empty, streamed);
 }
 
-// Rows of LSE and delta start anywhere, so a warp fetches them: two queries a lane.
+// Rows of LSE and delta start anywhere, so a warp fetches them.
 template <class Control>
 __device__ inline void load_stats(const BackwardShared<Control>& shared, const BackwardArguments& arguments) {
   BackwardPipeline<KeyTile>& pipeline = shared.control->pipeline;
@@ -47,15 +46,16 @@ __device__ inline void load_stats(const BackwardShared<Control>& shared, const B
       const i64 row =
           static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
-        QueryStats stats[2];
-        for (int i = 0; i < 2; ++i) {
+        QueryStats stats[kStreamedRows / 32];
+        for (int i = 0; i < kStreamedRows / 32; ++i) {
           const int query = first + lane + 32 * i;
           const bool valid = query < tile.query_count;
           stats[i] = {lse_log2_of(arguments.lse + row + query, valid),
                       valid ? arguments.delta[row + query] : 0.0f};
         }
         streamed.wait_empty(pipeline.streamed_empty);
-        for (int i = 0; i < 2; ++i) shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
+        for (int i = 0; i < kStreamedRows / 32; ++i)
+          shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
         mbarrier_arrive(&pipeline.streamed_full[streamed.slot]);
         streamed.advance();
       }

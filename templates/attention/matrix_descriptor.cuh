@@ -2,6 +2,9 @@
 // only.
 namespace jfa::kernel {
 
+constexpr int kMmaDepth = 16;  // the K dimension of one instruction, of 16-bit elements
+constexpr int kCoreMatrixRows = 8;
+
 // Rows of eight form a core matrix; stride_bytes lies between core matrices along the swizzled rows,
 // leading_bytes between columns of boxes (only read for operands whose rows are the K dimension). The operand
 // begins `offset` bytes behind `tile`: added last, and to one word, so that the steps of a product share the
@@ -13,17 +16,19 @@ __device__ inline u64 matrix_descriptor(u32 tile, u32 offset, u32 leading_bytes,
 }
 
 // An operand whose rows are M or N and whose columns are K: step `k` covers 16 columns.
-template <int kRows>
-__device__ inline u64 descriptor_k_major(u32 tile, int k) {
-  const u32 box = k * 16 / config::kBoxDim;
-  const u32 within = k * 16 % config::kBoxDim * kElementBytes;
-  return matrix_descriptor(tile, box * box_bytes(kRows) + within, 16, 8 * config::kSwizzleBytes);
+template <class Tile>
+__device__ inline u64 descriptor_k_major(Tile tile, int k) {
+  const u32 box = k * kMmaDepth / Tile::kBoxDim;
+  const u32 within = k * kMmaDepth % Tile::kBoxDim * kElementBytes;
+  return matrix_descriptor(tile.address, box * Tile::kBoxBytes + within, 16,
+                           kCoreMatrixRows * Tile::kSwizzleBytes);
 }
 
 // An operand whose rows are K and whose columns are N: step `k` covers 16 rows.
-template <int kRows>
-__device__ inline u64 descriptor_n_major(u32 tile, int k) {
-  return matrix_descriptor(tile, box_bytes(16 * k), box_bytes(kRows), 8 * config::kSwizzleBytes);
+template <class Tile>
+__device__ inline u64 descriptor_n_major(Tile tile, int k) {
+  return matrix_descriptor(tile.address, box_bytes(kMmaDepth * k), Tile::kBoxBytes,
+                           kCoreMatrixRows * Tile::kSwizzleBytes);
 }
 
 }  // namespace jfa::kernel

@@ -1,7 +1,8 @@
 // The merge entry: rows whose keys were cut into parts are the average of the parts' rows, weighted by
 // their sums of exp(score). Parts are summed in their order, so the result does not depend on who finished
 // first.
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Merge::kThreads,
+                                             jfa::kernel::config::Merge::kCtas)
     jfa_merge(const __grid_constant__ jfa::kernel::MergeArguments a) {
   using namespace jfa::kernel;
   griddepcontrol_wait();

@@ -119,9 +119,4 @@ struct MergeArguments {
   i32 reserved;
 };
 
-// A launch with few items cuts long key ranges into about so many parts, of at least so many key tiles, so
-// that every multiprocessor has work.
-inline constexpr i32 kSplitParts = 256;
-inline constexpr i32 kLeastPartTiles = 4;
-
 }  // namespace jfa::kernel

@@ -2,8 +2,8 @@
 // the thread that fills them, and the barriers by which the tensor core's side gives them back.
 namespace jfa::kernel {
 
-constexpr int kQueryStages = config::kQueryStages;
-constexpr int kKeyValueStages = config::kKeyValueStages;
+constexpr int kQueryStages = config::Forward::Queries::kStages;
+constexpr int kKeyValueStages = config::Forward::KeysAndValues::kStages;
 
 struct Pipeline {
   ItemQueue<QueryTile> queue;
@@ -26,31 +26,23 @@ __device__ inline void init_pipeline(Pipeline& pipeline, u32 item_consumers, u32
   }
 }
 
-// Dynamic shared memory: tiles first, since they need the alignment, then the target's barriers.
-constexpr u32 kTileBytes = tile_bytes(kTileRows);
-
+// Dynamic shared memory: tiles and the target's barriers.
 template <class Control>
 struct Shared {
-  u32 query, key_value, output;  // shared addresses of the first tile of each
+  config::Forward::Queries queries;
+  config::Forward::KeysAndValues keys_and_values;
+  config::Forward::Output output;
   Control* control;
-
-  __device__ inline u32 query_tile(int stage) const { return query + stage * kTileBytes; }
-  __device__ inline u32 key_value_tile(int stage) const { return key_value + stage * kTileBytes; }
 };
 
 template <class Control>
 __device__ inline Shared<Control> carve(unsigned char* bytes) {
-  constexpr u32 kAlignment = 1024;  // the repeat of the widest swizzle
-  constexpr u32 kAllTilesBytes = kTileBytes * (kQueryStages + kKeyValueStages + 1);
-  static_assert(kAlignment + kAllTilesBytes + sizeof(Control) <= config::kSharedBytes);
+  using Config = config::Forward;
+  static_assert(sizeof(Control) <= Config::Control::kBytes);
   const u32 start = shared_address(bytes);
-  const u32 tiles = (start + kAlignment - 1) / kAlignment * kAlignment;
-  Shared<Control> shared;
-  shared.query = tiles;
-  shared.key_value = shared.query + kQueryStages * kTileBytes;
-  shared.output = shared.key_value + kKeyValueStages * kTileBytes;
-  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
-  return shared;
+  const u32 tiles = first_tile(start);
+  return {Config::Queries::in(tiles), Config::KeysAndValues::in(tiles), Config::Output::in(tiles),
+          reinterpret_cast<Control*>(bytes + (tiles - start) + Config::Control::kBegin)};
 }
 
 __device__ inline int key_tiles(const QueryTile& tile) {
@@ -61,6 +53,7 @@ __device__ inline int key_tiles(const QueryTile& tile) {
 template <class Control>
 __device__ inline void load(const Shared<Control>& shared, Pipeline& pipeline, const TensorMap* query,
                             const TensorMap* key, const TensorMap* value) {
+  using Config = config::Forward;
   Ring<kItemStages> items;
   Ring<kQueryStages> queries;
   Ring<kKeyValueStages> tiles;
@@ -71,18 +64,18 @@ __device__ inline void load(const Shared<Control>& shared, Pipeline& pipeline, c
     if (tile.key_count == 0) continue;
     queries.wait_empty(pipeline.query_empty);
     u64* query_full = &pipeline.query_full[queries.slot];
-    mbarrier_arrive_expect_tx(query_full, kTileBytes);
-    load_tile<kTileRows, kTileRows>(shared.query_tile(queries.slot), query, item.head, tile.query_row,
-                                    loaded_rows(tile), query_full);
+    mbarrier_arrive_expect_tx(query_full, Config::Queries::Stage::kBytes);
+    load_tile<kTileRows>(shared.queries[queries.slot], query, item.head, tile.query_row, loaded_rows(tile),
+                         query_full);
     queries.advance();
     const int key_head = item.head / config::kGroups;
     for (int first = 0; first < tile.key_count; first += kTileRows) {
       for (const TensorMap* map : {key, value}) {
         tiles.wait_empty(pipeline.key_value_empty);
         u64* full = &pipeline.key_value_full[tiles.slot];
-        mbarrier_arrive_expect_tx(full, kTileBytes);
-        load_tile<kTileRows, kTileRows>(shared.key_value_tile(tiles.slot), map, key_head,
-                                        tile.key_row + first, tile.key_count - first, full);
+        mbarrier_arrive_expect_tx(full, Config::KeysAndValues::Stage::kBytes);
+        load_tile<kTileRows>(shared.keys_and_values[tiles.slot], map, key_head, tile.key_row + first,
+                             tile.key_count - first, full);
         tiles.advance();
       }
     }

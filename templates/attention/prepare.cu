@@ -1,5 +1,6 @@
 // The prepare entry: one CTA turns the offsets into the work list.
-extern "C" __global__ void __launch_bounds__(1024, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Prepare::kThreads,
+                                             jfa::kernel::config::Prepare::kCtas)
     jfa_prepare(const __grid_constant__ jfa::kernel::PrepareArguments a) {
   using namespace jfa::kernel;
   griddepcontrol_launch_dependents();  // the main entry sets itself up meanwhile

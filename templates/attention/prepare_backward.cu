@@ -67,7 +67,8 @@ __device__ inline void for_each_owner(const PrepareArguments& a, Visit visit) {
 
 }  // namespace jfa::kernel
 
-extern "C" __global__ void __launch_bounds__(1024, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Prepare::kThreads,
+                                             jfa::kernel::config::Prepare::kCtas)
     jfa_prepare_backward(const __grid_constant__ jfa::kernel::BackwardPrepareArguments arguments) {
   using namespace jfa::kernel;
   const PrepareArguments& a = arguments.common;

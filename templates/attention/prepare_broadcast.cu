@@ -3,6 +3,8 @@
 // that no sequence owns, before the first one and behind the last, come last and are seen by no query.
 namespace jfa::kernel {
 
+constexpr i32 kPrepareWarps = config::PrepareBroadcast::AllWarps::kCount;
+
 // Sequences in the upper half, their key tiles in the lower one: one scan places both.
 __device__ inline u64 places_taken(i32 key_rows) {
   return key_rows == 0 ? 0 : u64{1} << 32 | static_cast<u32>(tiles_of(key_rows));
@@ -10,7 +12,7 @@ __device__ inline u64 places_taken(i32 key_rows) {
 
 // Sum of `value` over the threads before this one; over all of them in the last thread's `total`. By the
 // whole CTA; warp_sums: shared memory.
-__device__ inline u64 exclusive_scan(u64 value, u64 (&warp_sums)[32]) {
+__device__ inline u64 exclusive_scan(u64 value, u64 (&warp_sums)[kPrepareWarps]) {
   const i32 lane = threadIdx.x % 32;
   const i32 warp = threadIdx.x / 32;
   u64 sum = value;
@@ -34,12 +36,13 @@ __device__ inline Sequence key_sequence(const PrepareArguments& a, i32 b) {
 
 }  // namespace jfa::kernel
 
-extern "C" __global__ void __launch_bounds__(1024, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::PrepareBroadcast::kThreads,
+                                             jfa::kernel::config::PrepareBroadcast::kCtas)
     jfa_prepare_broadcast(const __grid_constant__ jfa::kernel::BroadcastPrepareArguments arguments) {
   using namespace jfa::kernel;
   const PrepareArguments& a = arguments.common;
   __shared__ u64 first_bad;
-  __shared__ u64 warp_sums[32];
+  __shared__ u64 warp_sums[kPrepareWarps];
   __shared__ i32 longest_key_rows;
   if (threadIdx.x == 0) longest_key_rows = 0;
   if (!offsets_are_good(a, &first_bad)) return;

@@ -24,16 +24,14 @@ __device__ inline void load(const BackwardShared<Control>& shared, const Backwar
       const QueryTile tile = arguments.query_tiles[run.first_tile + i * run.tile_step];
       if (skipped(run, tile)) continue;
       stationary.wait_empty(pipeline.stationary_empty);
-      load_pair<kTileRows>(shared.stationary_tile(stationary.slot, 0),
-                           {{query, output_grad}, {tile.query_row, tile.output_row}}, item.head,
-                           loaded_rows(tile), &pipeline.stationary_full[stationary.slot]);
+      load_pair(shared.stationary[stationary.slot], {{query, output_grad}, {tile.query_row, tile.output_row}},
+                item.head, loaded_rows(tile), &pipeline.stationary_full[stationary.slot]);
       stationary.advance();
       for (int first = 0; first < tile.key_count; first += kStreamedRows) {
         streamed.wait_empty(pipeline.streamed_empty);
-        load_pair<kStreamedRows>(shared.streamed_tile(streamed.slot, 0),
-                                 {{key, value}, {tile.key_row + first, tile.key_row + first}},
-                                 item.head / config::kGroups, tile.key_count - first,
-                                 &pipeline.streamed_full[streamed.slot]);
+        load_pair(shared.streamed[streamed.slot],
+                  {{key, value}, {tile.key_row + first, tile.key_row + first}}, item.head / config::kGroups,
+                  tile.key_count - first, &pipeline.streamed_full[streamed.slot]);
         streamed.advance();
       }
     }

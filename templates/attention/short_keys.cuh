@@ -1,16 +1,15 @@
-// A backward in one pass for sequences whose keys fit one tile. The tile stays, the queries stream past, 64
-// at a time, through all heads of its group: gradients of keys and values as where keys are stationary, and
+// A backward in one pass for sequences whose keys fit one tile. The tile stays, the queries stream past
+// through all heads of its group: gradients of keys and values as where keys are stationary, and
 // with all keys at hand the query's is complete at once. Delta comes from output and output gradient on the
 // way.
 //
 // One warp each draws items, loads tiles, fetches the LSE, and stores gradients; the rest is the target's.
 namespace jfa::kernel::short_keys {
 
-constexpr int kStages = config::kShortStages;  // pairs of streamed tiles in flight
-constexpr u32 kOutputBytes = tile_bytes(kStreamedRows);
-// Score gradients of a streamed tile; then, in their place, the query's gradient.
-constexpr u32 kScoreGradBytes = kTileRows * kStreamedRows * kElementBytes;
-static_assert(tile_bytes(kStreamedRows) <= kScoreGradBytes);
+using Config = config::Short;
+using StreamedTile = Config::Streamed::Stage::Tile;
+constexpr int kStationaryStages = Config::Stationary::kStages;
+constexpr int kStages = Config::Streamed::kStages;  // pairs of streamed tiles in flight
 
 struct Pipeline {
   ItemQueue<KeyTile> queue;
@@ -49,37 +48,31 @@ __device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers,
 
 template <class Control>
 struct Shared {
-  u32 stationary, streamed, output, score_grad;  // shared addresses
+  Config::Stationary stationary;  // keys and values
+  Config::Streamed streamed;      // queries and output gradients
+  // Score gradients of a streamed tile; then, in their place, the query's gradient.
+  Config::RoundedScoreGrads score_grads;
+  Config::StagedQueryGrad query_grad;
+  Config::Output output;
   Control* control;
-
-  __device__ inline u32 stationary_tile(int stage, int which) const {  // 0: keys, 1: values
-    return stationary + stage * kStationaryBytes + which * tile_bytes(kTileRows);
-  }
-  __device__ inline u32 streamed_tile(int stage, int which) const {  // 0: queries, 1: output gradient
-    return streamed + stage * kStreamedBytes + which * tile_bytes(kStreamedRows);
-  }
 };
 
 template <class Control>
 __device__ inline Shared<Control> carve(unsigned char* bytes) {
-  constexpr u32 kAlignment = 1024;  // the repeat of the widest swizzle
-  constexpr u32 kAllTilesBytes =
-      kStationaryStages * kStationaryBytes + kStages * kStreamedBytes + kOutputBytes + kScoreGradBytes;
-  static_assert(kAlignment + kAllTilesBytes + sizeof(Control) <= config::kShortSharedBytes);
+  static_assert(sizeof(Control) <= Config::Control::kBytes);
   const u32 start = shared_address(bytes);
-  const u32 tiles = (start + kAlignment - 1) / kAlignment * kAlignment;
-  Shared<Control> shared;
-  shared.stationary = tiles;
-  shared.streamed = shared.stationary + kStationaryStages * kStationaryBytes;
-  shared.score_grad = shared.streamed + kStages * kStreamedBytes;
-  shared.output = shared.score_grad + kScoreGradBytes;
-  shared.control = reinterpret_cast<Control*>(bytes + (tiles - start) + kAllTilesBytes);
-  return shared;
+  const u32 tiles = first_tile(start);
+  return {Config::Stationary::in(tiles),
+          Config::Streamed::in(tiles),
+          Config::RoundedScoreGrads::in(tiles),
+          Config::StagedQueryGrad::in(tiles),
+          Config::Output::in(tiles),
+          reinterpret_cast<Control*>(bytes + (tiles - start) + Config::Control::kBegin)};
 }
 
-// Whether any of the 64 queries from `first` on sees any key. The others' gradient is 0.
+// Whether any of a streamed tile's queries from `first` on sees any key. The others' gradient is 0.
 __device__ inline bool sees_keys(const KeyTile& tile, i32 first) {
-  const Interval seen = tile_interval(first, min(kStreamedRows, tile.query_count - first), tile.rows);
+  const Interval seen = tile_interval(first, min(kChunkRows, tile.query_count - first), tile.rows);
   return seen.end > seen.begin;
 }
 
@@ -103,9 +96,8 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
     stationary.wait_empty(pipeline.stationary_empty);
     u64* stationary_full = &pipeline.stationary_full[stationary.slot];
     if (tile.query_count > 0 && tile.rows > 0) {
-      load_pair<kTileRows>(shared.stationary_tile(stationary.slot, 0),
-                           {{key, value}, {tile.key_row, tile.key_row}}, item.head, loaded_keys(tile),
-                           stationary_full);
+      load_pair(shared.stationary[stationary.slot], {{key, value}, {tile.key_row, tile.key_row}}, item.head,
+                loaded_keys(tile), stationary_full);
     } else {
       mbarrier_arrive(stationary_full);
     }
@@ -113,20 +105,20 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
     const i32 queries = loaded_queries(tile);
     for (int g = 0; g < config::kGroups; ++g) {
       const int head = item.head * config::kGroups + g;
-      for (int first = 0; first < tile.query_count; first += kStreamedRows, streamed.advance()) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows, streamed.advance()) {
         streamed.wait_empty(pipeline.streamed_empty);
         u64* streamed_full = &pipeline.streamed_full[streamed.slot];
         if (!sees_keys(tile, first)) {
           mbarrier_arrive(streamed_full);
           continue;
         }
-        load_pair<kStreamedRows>(shared.streamed_tile(streamed.slot, 0),
-                                 {{query, output_grad}, {tile.query_row + first, tile.output_row + first}},
-                                 head, queries - first, streamed_full);
+        load_pair(shared.streamed[streamed.slot],
+                  {{query, output_grad}, {tile.query_row + first, tile.output_row + first}}, head,
+                  queries - first, streamed_full);
         outputs.wait_empty(pipeline.output_empty);
-        mbarrier_arrive_expect_tx(&pipeline.output_full[0], kOutputBytes);
-        load_tile<kStreamedRows, kStreamedRows>(shared.output, output, head, tile.output_row + first,
-                                                queries - first, &pipeline.output_full[0]);
+        mbarrier_arrive_expect_tx(&pipeline.output_full[0], Config::Output::Stage::kBytes);
+        load_tile<kBoxRows>(shared.output[0], output, head, tile.output_row + first, queries - first,
+                            &pipeline.output_full[0]);
         outputs.advance();
       }
     }
@@ -150,11 +142,11 @@ __device__ inline void load_stats(const Shared<Control>& shared, const ShortArgu
     for (int g = 0; g < config::kGroups; ++g) {
       const i64 row =
           static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
-      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
-        QueryStats stats[2] = {};
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
+        QueryStats stats[kChunkRows / 32] = {};
         if (sees_keys(tile, first)) {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) {
+          for (int i = 0; i < kChunkRows / 32; ++i) {
             const int query = first + lane + 32 * i;
             const bool valid = query < queries;
             stats[i] = {lse_log2_of(arguments.lse + row + query, valid),
@@ -163,7 +155,8 @@ __device__ inline void load_stats(const Shared<Control>& shared, const ShortArgu
         }
         streamed.wait_empty(pipeline.streamed_empty);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
+        for (int i = 0; i < kChunkRows / 32; ++i)
+          shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
         mbarrier_arrive(&pipeline.streamed_full[streamed.slot]);
         streamed.advance();
       }
@@ -173,7 +166,7 @@ __device__ inline void load_stats(const Shared<Control>& shared, const ShortArgu
 
 // Adds a row's sum of products of output and output gradient to its delta: by four neighbouring lanes, all of
 // the warp together.
-__device__ inline void add_delta(QueryStats* stats, u32 output, u32 output_grad, u32 row) {
+__device__ inline void add_delta(QueryStats* stats, StreamedTile output, StreamedTile output_grad, u32 row) {
   constexpr u32 kLanes = 4;
   constexpr u32 kLaneBytes = 8;  // at a time
   const u32 lane = opaque(threadIdx.x % kLanes);
@@ -181,11 +174,11 @@ __device__ inline void add_delta(QueryStats* stats, u32 output, u32 output_grad,
 #pragma unroll 2
   for (u32 first = 0; first < config::kPaddedDim * kElementBytes; first += kLanes * kLaneBytes) {
     const u32 byte = first + lane * kLaneBytes;
-    const u32 offset = byte / config::kSwizzleBytes * box_bytes(kStreamedRows) +
+    const u32 offset = byte / StreamedTile::kSwizzleBytes * StreamedTile::kBoxBytes +
                        swizzled_offset(row, byte / 16 % kChunksPerRow) + byte % 16;
     u32 left[2], right[2];
-    ld_shared_v2(left, output + offset);
-    ld_shared_v2(right, output_grad + offset);
+    ld_shared_v2(left, output.address + offset);
+    ld_shared_v2(right, output_grad.address + offset);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       sum += to_float(static_cast<u16>(left[i])) * to_float(static_cast<u16>(right[i]));
@@ -211,11 +204,12 @@ __device__ inline void store(const Shared<Control>& shared, const TensorMap* que
     const KeyTile& tile = item.tile;
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
-      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
         query_grads.wait_full(pipeline.query_grad_full);
-        store_tile<kStreamedRows, kStreamedRows>(query_grad, item.head * config::kGroups + g,
-                                                 tile.query_row + first, tile.query_count - first,
-                                                 shared.score_grad);
+        for (int row = 0; row < kChunkRows; row += kBoxRows) {
+          store_tile(query_grad, item.head * config::kGroups + g, tile.query_row + first + row,
+                     tile.query_count - first - row, shared.query_grad[0].from_row(row));
+        }
         cp_async_bulk_commit_group();
         cp_async_bulk_wait_group_read();
         mbarrier_arrive(&pipeline.query_grad_empty[0]);
@@ -223,11 +217,11 @@ __device__ inline void store(const Shared<Control>& shared, const TensorMap* que
       }
     }
     stationary.wait_full(pipeline.gradients_full);
-    for (int half = 0; half < tile.rows; half += kStreamedRows) {
-      store_tile<kTileRows, kStreamedRows>(key_grad, item.head, tile.key_row + half, tile.rows - half,
-                                           shared.stationary_tile(stationary.slot, 0) + box_bytes(half));
-      store_tile<kTileRows, kStreamedRows>(value_grad, item.head, tile.key_row + half, tile.rows - half,
-                                           shared.stationary_tile(stationary.slot, 1) + box_bytes(half));
+    for (int half = 0; half < tile.rows; half += kBoxRows) {
+      store_tile(key_grad, item.head, tile.key_row + half, tile.rows - half,
+                 shared.stationary[stationary.slot][0].from_row(half));
+      store_tile(value_grad, item.head, tile.key_row + half, tile.rows - half,
+                 shared.stationary[stationary.slot][1].from_row(half));
     }
     cp_async_bulk_commit_group();
     cp_async_bulk_wait_group_read();

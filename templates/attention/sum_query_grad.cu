@@ -1,5 +1,6 @@
 // The sum entry: the shared query's gradient is the sum of its parts, in their order, rounded once.
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Sum::kThreads,
+                                             jfa::kernel::config::Sum::kCtas)
     jfa_sum_query_grad(const __grid_constant__ jfa::kernel::SumArguments a) {
   using namespace jfa::kernel;
   if (a.header->bad_offset_name != kNoOffset) return;  // there are no parts

@@ -27,9 +27,8 @@ struct alignas(16) Item {
   i32 reserved[3];
 };
 
-// Drawn ahead: enough to hide the queue's latency, few enough to leave the last items to whoever is free.
-constexpr int kItemStages = 2;
-
+// kItemStages are drawn ahead: enough to hide the queue's latency, few enough to leave the last items to
+// whoever is free.
 template <class Tile>
 struct ItemQueue {
   u64 full[kItemStages];

@@ -67,11 +67,7 @@ __device__ inline float lg2_approx(float x) {
 // Two rounded 16-bit elements; `low` goes to the lower half, the smaller address.
 __device__ inline u32 cvt_rn_x2(float low, float high) {
   u32 packed;
-  if constexpr (config::kElement == Element::bf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  }
+  asm("cvt.rn." JFA_PTX_ELEMENT "x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
 

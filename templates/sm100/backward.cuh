@@ -5,25 +5,19 @@
 //   gradient[0] += score gradient operand * streamed[0]
 //   gradient[1] += probability operand    * streamed[1]      only of keys: the values' gradient
 //
-//   warp 0     one thread loads tiles             warp 2     one thread draws items
-//   warp 1     one thread issues the products     warps 4-7  one thread a row: operands from scores, then the
+//   load      one thread loads tiles            draw       one thread draws items
+//   multiply  one thread issues the products    gradients  one thread a row: operands from scores, then the
 //   store
 //
 // `Work` says what an entry's items consist of: segments with stationary tiles of their own, each with some
 // streamed tiles.
 namespace jfa::kernel {
 
-constexpr int kGradientWarps = 4;
-constexpr int kGradientThreads = 32 * kGradientWarps;
+constexpr int kGradientThreads = kTileRows;  // one a row
+constexpr int kGradientWarps = kGradientThreads / 32;
+static_assert(config::Keys::GradientsWarps::kCount == kGradientWarps);
+static_assert(config::Queries::GradientsWarps::kCount == kGradientWarps);
 constexpr int kGradientBarrier = 1;  // named barrier of the gradient warps
-
-// Columns of tensor memory.
-constexpr u32 kScoreColumn = 0;
-constexpr u32 kScoreGradColumn = 64;
-constexpr u32 kProbabilityColumn = 128;       // operand: two 16-bit elements a column
-constexpr u32 kScoreGradOperandColumn = 160;  // operand
-constexpr u32 kGradientColumn = 256;          // of what is stationary: keys or queries
-constexpr u32 kValueGradientColumn = 384;
 
 struct ProductBarriers {
   u64 scores_full;    // scores and their gradients are in tensor memory
@@ -50,6 +44,7 @@ struct PendingPair {
 template <class Work, class Control>
 __device__ inline void multiply(const BackwardShared<Control>& shared, TensorMemory memory,
                                 const BackwardArguments& arguments) {
+  using Config = typename Control::Config;
   auto& pipeline = shared.control->pipeline;
   ProductBarriers& barriers = shared.control->barriers;
   Ring<kItemStages> items;
@@ -66,18 +61,11 @@ __device__ inline void multiply(const BackwardShared<Control>& shared, TensorMem
     operand_phase ^= 1;
     tcgen05_fence_after_thread_sync();
     const int slot = pending.streamed.slot;
-    const u32 instruction = instruction_descriptor(config::kPaddedDim, true);
-    for (int k = 0; k < kStreamedRows / 16; ++k) {
-      tcgen05_mma_ts(memory + kGradientColumn, memory + kScoreGradOperandColumn + k * 8,
-                     descriptor_n_major<kStreamedRows>(shared.streamed_tile(slot, 0), k), instruction,
-                     !pending.first || k > 0);
-    }
+    mma_ab(Work::Gradient::in(memory), Config::RoundedScoreGrads::in(memory), shared.streamed[slot][0],
+           pending.first);
     if constexpr (Work::kValueGradient) {
-      for (int k = 0; k < kStreamedRows / 16; ++k) {
-        tcgen05_mma_ts(memory + kValueGradientColumn, memory + kProbabilityColumn + k * 8,
-                       descriptor_n_major<kStreamedRows>(shared.streamed_tile(slot, 1), k), instruction,
-                       !pending.first || k > 0);
-      }
+      mma_ab(Config::ValueGrad::in(memory), Config::Probabilities::in(memory), shared.streamed[slot][1],
+             pending.first);
     }
     tcgen05_commit(&pipeline.streamed_empty[slot]);
     tcgen05_commit(&barriers.products_done);
@@ -102,14 +90,12 @@ __device__ inline void multiply(const BackwardShared<Control>& shared, TensorMem
         }
         scores_in_use = true;
         tcgen05_fence_after_thread_sync();
-        const u32 instruction = instruction_descriptor(kStreamedRows, false);
+        const auto stationary_pair = shared.stationary[stationary.slot];
+        const auto streamed_pair = shared.streamed[streamed.slot];
         for (int which = 0; which < 2; ++which) {
-          for (int k = 0; k < config::kPaddedDim / 16; ++k) {
-            tcgen05_mma_ss(memory + (which == 0 ? kScoreColumn : kScoreGradColumn),
-                           descriptor_k_major<kTileRows>(shared.stationary_tile(stationary.slot, which), k),
-                           descriptor_k_major<kStreamedRows>(shared.streamed_tile(streamed.slot, which), k),
-                           instruction, k > 0);
-          }
+          const u32 column = which == 0 ? Config::Scores::kBegin : Config::ScoreGrads::kBegin;
+          mma_abt(typename Config::Scores::Tile{memory + column}, stationary_pair[which],
+                  streamed_pair[which], kStreamedRows);
         }
         tcgen05_commit(&barriers.scores_full);
         if (t == count - 1 && Work::leaves_stationary(item.tile))
@@ -144,10 +130,11 @@ __device__ inline void wait_products(ProductBarriers& barriers, GradientPhases& 
 
 // One streamed tile of this thread's row. operands(column, score, score_grad) turns a score into its
 // probability and the score gradient; `seen` masks what it computes.
-template <bool kValueGradient, class Operands>
+template <class Work, class Operands>
 __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory lane_memory, Interval seen,
                                       GradientPhases& phases, Operands operands) {
-  constexpr int kChunk = 16;
+  using Config = typename Work::Config;
+  constexpr int kChunk = kRowChunk;
   constexpr int kChunks = kStreamedRows / kChunk;
   float scores[kChunks][kChunk], grads[kChunks][kChunk];
   mbarrier_wait(&barriers.scores_full, phases.scores);
@@ -155,8 +142,8 @@ __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory la
   tcgen05_fence_after_thread_sync();
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
-    tcgen05_ld_x16(scores[c], lane_memory + kScoreColumn + c * kChunk);
-    tcgen05_ld_x16(grads[c], lane_memory + kScoreGradColumn + c * kChunk);
+    tcgen05_ld_x16(scores[c], Config::Scores::in(lane_memory) + c * kChunk);
+    tcgen05_ld_x16(grads[c], Config::ScoreGrads::in(lane_memory) + c * kChunk);
   }
   tcgen05_wait_ld();
 #pragma unroll
@@ -168,7 +155,7 @@ __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory la
   mbarrier_arrive(&barriers.scores_read);
 
   const bool masked = __any_sync(0xffffffff, seen.begin > 0 || seen.end < kStreamedRows);
-  u32 probabilities[kChunks / 2][16], score_grads[kChunks / 2][16];
+  u32 probabilities[kChunks / 2][kChunk], score_grads[kChunks / 2][kChunk];
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
@@ -187,8 +174,9 @@ __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory la
   wait_products(barriers, phases);
 #pragma unroll
   for (int c = 0; c < kChunks / 2; ++c) {
-    if constexpr (kValueGradient) tcgen05_st_x16(lane_memory + kProbabilityColumn + c * 16, probabilities[c]);
-    tcgen05_st_x16(lane_memory + kScoreGradOperandColumn + c * 16, score_grads[c]);
+    if constexpr (Work::kValueGradient)
+      tcgen05_st_x16(Config::Probabilities::in(lane_memory) + c * kChunk, probabilities[c]);
+    tcgen05_st_x16(Config::RoundedScoreGrads::in(lane_memory) + c * kChunk, score_grads[c]);
   }
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();
@@ -196,16 +184,16 @@ __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory la
   phases.outstanding = true;
 }
 
-// The whole CTA: barriers and tensor memory, then roles(warp, memory), then tensor memory back. address:
-// shared memory for that of the tensor memory.
-template <class Init, class Roles>
+// The whole CTA: barriers and tensor memory, then roles(warp, memory), then tensor memory back.
+// AllocateWarps: who allocates; address: shared memory for that of the tensor memory.
+template <class AllocateWarps, class Init, class Roles>
 __device__ inline void run_roles(TensorMemory* address, Init init, Roles roles) {
   const int warp = threadIdx.x / 32;
   if (threadIdx.x == 0) {
     init();
     fence_mbarrier_init();
   }
-  if (warp == 3) {
+  if (warp == AllocateWarps::kFirst) {
     tcgen05_alloc(address, config::kTensorMemoryColumns);
     tcgen05_relinquish_alloc_permit();
   }
@@ -215,7 +203,7 @@ __device__ inline void run_roles(TensorMemory* address, Init init, Roles roles) 
   __syncwarp();  // the elected lanes rejoin their warps: the CTA's barrier is for whole ones
   tcgen05_fence_before_thread_sync();
   __syncthreads();
-  if (warp == 3) tcgen05_dealloc(memory, config::kTensorMemoryColumns);
+  if (warp == AllocateWarps::kFirst) tcgen05_dealloc(memory, config::kTensorMemoryColumns);
 }
 
 }  // namespace jfa::kernel

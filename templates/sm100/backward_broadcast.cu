@@ -1,14 +1,19 @@
 // All gradients in one pass for compute capability 10.x, of a query that the whole batch shares: its tile
-// stays, tiles of 128 keys come by once, 64 queries at a time.
+// stays, tiles of keys come by once, a chunk of kChunkRows queries at a time.
 //
-//   warp 0  one thread loads tiles           warps 4-7   one thread a key: operands from scores
-//   warp 1  one thread draws items           warps 8-11  one thread a row: gradients out of tensor memory
-//   warp 2  LSE and delta of the queries     warp 12     one thread issues the products
-//   warp 3  one thread stores the gradients of keys and values
+//   load   one thread loads tiles           attend    one thread a key: operands from scores
+//   draw   one thread draws items           unload    one thread a row: gradients out of tensor memory
+//   stats  LSE and delta of the queries     multiply  one thread issues the products
+//   store  one thread stores the gradients of keys and values
 namespace jfa::kernel::broadcast {
 
+static_assert(Config::AttendWarps::kCount == kGradientWarps && Config::UnloadWarps::kCount == kGradientWarps);
+
 // Rounded score gradients of one chunk.
-constexpr u32 kChunkBytes = kStreamedRows / config::kBoxDim * box_bytes(kTileRows);
+using ScoreGradTile = Config::RoundedScoreGrads::Stage;
+__device__ inline fused::ChunkScoreGrads<Config> chunk_of(ScoreGradTile score_grads, int chunk) {
+  return {score_grads.from_box(chunk * (kChunkRows / ScoreGradTile::kBoxDim)).address};
+}
 
 struct Control {
   Pipeline pipeline;
@@ -21,7 +26,8 @@ template <int kRows>
 __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory,
                                 const BroadcastArguments& arguments) {
   Pipeline& pipeline = shared.control->pipeline;
-  fused::Products<kRows, kTileRows> products(shared.control->barriers, memory, false);
+  using Products = fused::Products<Config, kRows>;
+  Products products(shared.control->barriers, memory, false);
   Ring<kItemStages> items;
   Ring<1> queries;
   Ring<kOutputGradStages<kRows>> output_grads;
@@ -42,18 +48,18 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
       if (!seen) products.flush();
       pairs.wait_full(pipeline.pair_full);  // if only because no phase may be left out
       if (!seen) continue;
-      for (int chunk = 0; chunk < kRows / kStreamedRows; ++chunk) {
-        const u32 rows = box_bytes(chunk * kStreamedRows);
-        fused::Chunk next;
-        next.keys = shared.pair_tile(pairs.slot, 0);
-        next.values = shared.pair_tile(pairs.slot, 1);
-        next.queries = shared.query + rows;
-        next.output_grads = shared.template output_grad_tile<kRows>(output_grads.slot) + rows;
-        next.score_grads = shared.score_grad + chunk * kChunkBytes;
+      for (int chunk = 0; chunk < kRows / kChunkRows; ++chunk) {
+        const int row = chunk * kChunkRows;
+        typename Products::Chunk next;
+        next.keys = shared.pairs[pairs.slot][0];
+        next.values = shared.pairs[pairs.slot][1];
+        next.queries = shared.template query_tile<kRows>().from_row(row);
+        next.output_grads = shared.template output_grad_tile<kRows>(output_grads.slot).from_row(row);
+        next.score_grads = chunk_of(shared.score_grads[0], chunk);
         next.starts_keys = chunk == 0;
-        next.ends_queries = chunk == kRows / kStreamedRows - 1;
+        next.ends_queries = chunk == kRows / kChunkRows - 1;
         next.starts_queries = starts_part;
-        next.tile_score_grads = shared.score_grad;
+        next.tile_score_grads = shared.score_grads[0];
         products.scores(next);
       }
       starts_part = false;
@@ -77,7 +83,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
   Pipeline& pipeline = shared.control->pipeline;
   fused::Barriers& barriers = shared.control->barriers;
   const int row = threadIdx.x % kGradientThreads;
-  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<1> queries;
   Ring<kOutputGradStages<kRows>> output_grads;
@@ -96,12 +102,12 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
       const Interval seen =
           key < run.rows ? visible(run.key_position + key, arguments.query_rows) : Interval{0, 0};
       const bool masked = __any_sync(0xffffffff, seen.begin > 0 || seen.end < arguments.query_rows);
-      for (int chunk = 0; chunk < kRows / kStreamedRows; ++chunk) {
-        const int first_slot = chunk * kStreamedRows;
+      for (int chunk = 0; chunk < kRows / kChunkRows; ++chunk) {
+        const int first_slot = chunk * kChunkRows;
         const QueryStats* stats = shared.control->stats + output_grads.slot * kRows + first_slot;
         int position = first_slot % arguments.slot_rows;  // of a column's query in its sequence
-        fused::score_operands(
-            barriers, scores_full, lane_memory, shared.score_grad + chunk * kChunkBytes, row,
+        fused::score_operands<Config>(
+            barriers, scores_full, lane_memory, chunk_of(shared.score_grads[0], chunk), row,
             [&](int column, float score, float grad, float& p, float& g) {
               const QueryStats query = stats[column];
               p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
@@ -136,7 +142,7 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
   Pipeline& pipeline = shared.control->pipeline;
   fused::Barriers& barriers = shared.control->barriers;
   const int row = threadIdx.x % kGradientThreads;
-  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<kPairStages> pairs;
   fused::Waits products_done{&barriers.products_done};
@@ -152,9 +158,8 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
         products_done.wait();
         tcgen05_fence_after_thread_sync();
       }
-      stage_row(shared.pair_tile(pairs.slot, 1), lane_memory + fused::kValueGradColumn, row, 1.0f, !seen);
-      stage_row(shared.pair_tile(pairs.slot, 0), lane_memory + fused::kKeyGradColumn, row, arguments.scale,
-                !seen);
+      stage_row(shared.pairs[pairs.slot][1], Config::ValueGrad::in(lane_memory), row, 1.0f, !seen);
+      stage_row(shared.pairs[pairs.slot][0], Config::KeyGrad::in(lane_memory), row, arguments.scale, !seen);
       if (seen) {
         tcgen05_fence_before_thread_sync();
         mbarrier_arrive(&barriers.tile_read);
@@ -168,7 +173,7 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
     const i64 head_row = (static_cast<i64>(run.part) * arguments.query_heads + item.head * config::kGroups) *
                          arguments.slot_rows;
     store_row(arguments.partial_query_grad + (head_row + row) * config::kPaddedDim,
-              lane_memory + fused::kQueryGradColumn, arguments.scale, empty,
+              Config::QueryGrad::in(lane_memory), arguments.scale, empty,
               row < config::kGroups * arguments.slot_rows);
     if (!empty) {
       tcgen05_fence_before_thread_sync();
@@ -178,13 +183,13 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
   }
 }
 
-// The query gradient's product has 128 rows: those that a smaller tile lacks are zeros.
+// The query gradient's product has the rows of the large tile: those that a small one lacks are zeros.
 template <int kRows>
-__device__ inline void clear_spare_score_grads(u32 score_grad) {
-  constexpr int kEnd = kTileRows / kStreamedRows * kChunkBytes;
-  for (int byte = kRows / kStreamedRows * kChunkBytes + threadIdx.x * 16; byte < kEnd;
-       byte += blockDim.x * 16)
-    st_shared_v4(score_grad + byte, 0, 0, 0, 0);
+__device__ inline void clear_spare_score_grads(ScoreGradTile score_grads) {
+  constexpr int kBegin = ScoreGradTile::template WithColumns<kRows>::kBytes;
+  constexpr int kEnd = ScoreGradTile::kBytes;
+  for (int byte = kBegin + threadIdx.x * 16; byte < kEnd; byte += blockDim.x * 16)
+    st_shared_v4(score_grads.address + byte, 0, 0, 0, 0);
 }
 
 // The whole CTA, with a tile of kRows query rows.
@@ -195,26 +200,26 @@ __device__ inline void run_broadcast(const Shared<Control>& shared, const Tensor
                                      const TensorMap* value_grad, const BroadcastArguments& arguments) {
   constexpr u32 kOtherItemConsumers = 1 + 2 * kGradientWarps;
   Control& control = *shared.control;
-  clear_spare_score_grads<kRows>(shared.score_grad);
+  clear_spare_score_grads<kRows>(shared.score_grads[0]);
   clear_spare_rows<kRows>(shared, arguments.slot_rows);
-  run_roles(
+  run_roles<Config::StoreWarps>(
       &control.tensor_memory,
       [&] {
         broadcast::init_pipeline(control.pipeline, kOtherItemConsumers, 1 + kGradientWarps, kGradientThreads);
         fused::init_barriers(control.barriers);
       },
       [&](int warp, TensorMemory memory) {
-        if (warp == 0) {
+        if (warp == Config::LoadWarps::kFirst) {
           if (elect_sync()) load<kRows>(shared, arguments, query, key, value, output_grad);
-        } else if (warp == 1) {
+        } else if (warp == Config::DrawWarps::kFirst) {
           if (elect_sync()) draw_parts(control.pipeline.queue, arguments);
-        } else if (warp == 2) {
+        } else if (warp == Config::StatsWarps::kFirst) {
           load_stats<kRows>(shared, arguments);
-        } else if (warp == 3) {
+        } else if (warp == Config::StoreWarps::kFirst) {
           if (elect_sync()) store(shared, key_grad, value_grad);
-        } else if (warp < 8) {
+        } else if (warp < Config::AttendWarps::kEnd) {
           attend<kRows>(shared, memory, arguments);
-        } else if (warp < 12) {
+        } else if (warp < Config::UnloadWarps::kEnd) {
           unload<kRows>(shared, memory, arguments);
         } else {
           if (elect_sync()) multiply<kRows>(shared, memory, arguments);
@@ -224,7 +229,8 @@ __device__ inline void run_broadcast(const Shared<Control>& shared, const Tensor
 
 }  // namespace jfa::kernel::broadcast
 
-extern "C" __global__ void __launch_bounds__(416, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Broadcast::kThreads,
+                                             jfa::kernel::config::Broadcast::kCtas)
     jfa_backward_broadcast(const __grid_constant__ jfa::kernel::TensorMap query,
                            const __grid_constant__ jfa::kernel::TensorMap key,
                            const __grid_constant__ jfa::kernel::TensorMap value,
@@ -236,9 +242,11 @@ extern "C" __global__ void __launch_bounds__(416, 1)
   using namespace jfa::kernel::broadcast;
   extern __shared__ unsigned char shared_bytes[];
   const Shared<Control> shared = carve<Control>(shared_bytes);
-  if (config::kGroups * arguments.slot_rows <= 64) {
-    run_broadcast<64>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad, arguments);
+  if (config::kGroups * arguments.slot_rows <= kSmallTileRows) {
+    run_broadcast<kSmallTileRows>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad,
+                                  arguments);
   } else {
-    run_broadcast<128>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad, arguments);
+    run_broadcast<kLargeTileRows>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad,
+                                  arguments);
   }
 }

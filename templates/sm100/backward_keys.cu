@@ -1,9 +1,10 @@
-// Gradients of keys and values for compute capability 10.x: a tile of 128 keys stays, the queries that see it
-// stream past, 64 at a time, through all heads of its group. Nothing is accumulated in memory. Warp 3 fetches
-// the queries' LSE and delta.
+// Gradients of keys and values for compute capability 10.x: a tile of keys stays, the queries that see it
+// stream past through all heads of its group. Nothing is accumulated in memory. One more warp fetches the
+// queries' LSE and delta.
 namespace jfa::kernel::keys {
 
 struct Control {
+  using Config = config::Keys;
   BackwardPipeline<KeyTile> pipeline;
   ProductBarriers barriers;
   u32 tensor_memory;
@@ -11,6 +12,8 @@ struct Control {
 };
 
 struct Work {
+  using Config = config::Keys;
+  using Gradient = Config::KeyGrad;  // of what is stationary
   static constexpr bool kValueGradient = true;
   __device__ static inline int segments(const KeyTile&) { return 1; }
   __device__ static inline int streamed_tiles(const BackwardArguments&, const KeyTile& tile, int) {
@@ -27,7 +30,7 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
   BackwardPipeline<KeyTile>& pipeline = control.pipeline;
   const int row = threadIdx.x % kGradientThreads;
   const bool leader = row == 0;
-  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
   Ring<kStreamedStages> streamed;
@@ -42,7 +45,7 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
         streamed.wait_full(pipeline.streamed_full);
         const QueryStats* stats = control.stats[streamed.slot];
-        score_operands<true>(control.barriers, lane_memory, {seen.begin - first, seen.end - first}, phases,
+        score_operands<Work>(control.barriers, lane_memory, {seen.begin - first, seen.end - first}, phases,
                              [&](int column, float score, float grad, float& p, float& g) {
                                const QueryStats query = stats[column];
                                p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
@@ -54,19 +57,17 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     wait_products(control.barriers, phases);
 
     const bool empty = tile.query_count == 0;
-    const u32 keys = shared.stationary_tile(stationary.slot, 0);
-    const u32 values = shared.stationary_tile(stationary.slot, 1);
-    stage_row(keys, lane_memory + kGradientColumn, row, arguments.scale, empty);
-    stage_row(values, lane_memory + kValueGradientColumn, row, 1.0f, empty);
+    const auto keys = shared.stationary[stationary.slot][0];
+    const auto values = shared.stationary[stationary.slot][1];
+    stage_row(keys, config::Keys::KeyGrad::in(lane_memory), row, arguments.scale, empty);
+    stage_row(values, config::Keys::ValueGrad::in(lane_memory), row, 1.0f, empty);
     fence_proxy_async_shared();
     bar_sync(kGradientBarrier, kGradientThreads);
     if (leader) {
-      // Boxes have half a tile's rows.
-      for (int half = 0; half < kTileRows && half < tile.rows; half += kStreamedRows) {
-        store_tile<kTileRows, kStreamedRows>(key_grad, item.head, tile.key_row + half, tile.rows - half,
-                                             keys + box_bytes(half));
-        store_tile<kTileRows, kStreamedRows>(value_grad, item.head, tile.key_row + half, tile.rows - half,
-                                             values + box_bytes(half));
+      // Boxes have fewer rows than the tile.
+      for (int half = 0; half < kTileRows && half < tile.rows; half += kBoxRows) {
+        store_tile(key_grad, item.head, tile.key_row + half, tile.rows - half, keys.from_row(half));
+        store_tile(value_grad, item.head, tile.key_row + half, tile.rows - half, values.from_row(half));
       }
       cp_async_bulk_commit_group();
       cp_async_bulk_wait_group_read();
@@ -79,7 +80,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
 
 }  // namespace jfa::kernel::keys
 
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Keys::kThreads,
+                                             jfa::kernel::config::Keys::kCtas)
     jfa_backward_keys(const __grid_constant__ jfa::kernel::TensorMap query,
                       const __grid_constant__ jfa::kernel::TensorMap key,
                       const __grid_constant__ jfa::kernel::TensorMap value,
@@ -91,23 +93,24 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   extern __shared__ unsigned char shared_bytes[];
   const BackwardShared<keys::Control> shared = carve_backward<keys::Control>(shared_bytes);
   BackwardPipeline<KeyTile>& pipeline = shared.control->pipeline;
-  run_roles(
+  using Config = config::Keys;
+  run_roles<Config::StatsWarps>(
       &shared.control->tensor_memory,
       [&] {
         init_pipeline(pipeline, 3 + kGradientWarps, 1, 32);
         init_product_barriers(shared.control->barriers);
       },
       [&](int warp, TensorMemory memory) {
-        if (warp == 0) {
+        if (warp == Config::LoadWarps::kFirst) {
           if (elect_sync()) keys::load(shared, &query, &key, &value, &output_grad);
-        } else if (warp == 1) {
+        } else if (warp == Config::MultiplyWarps::kFirst) {
           if (elect_sync()) multiply<keys::Work>(shared, memory, arguments);
-        } else if (warp == 2) {
+        } else if (warp == Config::DrawWarps::kFirst) {
           if (elect_sync()) {
             draw_items(pipeline.queue, arguments.key_tiles, &arguments.header->key_tile_count,
                        arguments.query_heads / config::kGroups, &arguments.header->next_key_item);
           }
-        } else if (warp == 3) {
+        } else if (warp == Config::StatsWarps::kFirst) {
           keys::load_stats(shared, arguments);
         } else {
           keys::consume(shared, memory, &key_grad, &value_grad, arguments);

@@ -1,15 +1,18 @@
-// The query's gradient for compute capability 10.x: a tile of 128 queries stays, the keys it sees stream
-// past, 64 at a time. A query that the whole batch shares stays for all sequences of a part; parts are summed
+// The query's gradient for compute capability 10.x: a tile of queries stays, the keys it sees stream past.
+// A query that the whole batch shares stays for all sequences of a part; parts are summed
 // later, in order.
 namespace jfa::kernel::queries {
 
 struct Control {
+  using Config = config::Queries;
   BackwardPipeline<QueryRun> pipeline;
   ProductBarriers barriers;
   u32 tensor_memory;
 };
 
 struct Work {
+  using Config = config::Queries;
+  using Gradient = Config::QueryGrad;  // of what is stationary
   static constexpr bool kValueGradient = false;
   __device__ static inline int segments(const QueryRun& run) { return run.tiles; }
   // Negative: the segment is passed over.
@@ -28,7 +31,7 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
   BackwardPipeline<QueryRun>& pipeline = control.pipeline;
   const int row = threadIdx.x % kGradientThreads;
   const bool leader = row == 0;
-  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
   GradientPhases phases;
@@ -48,11 +51,11 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
       const float delta = valid ? arguments.delta[place] : 0.0f;
       const Interval seen = visible(tile.query_position + row - tile.key_position, tile.key_count);
       for (int first = 0; first < tile.key_count; first += kStreamedRows) {
-        score_operands<false>(control.barriers, lane_memory, {seen.begin - first, seen.end - first}, phases,
-                              [&](int, float score, float grad, float& p, float& g) {
-                                p = ex2_approx(fmaf(score, arguments.scale_log2, -lse_log2));
-                                g = p * (grad - delta);
-                              });
+        score_operands<Work>(control.barriers, lane_memory, {seen.begin - first, seen.end - first}, phases,
+                             [&](int, float score, float grad, float& p, float& g) {
+                               p = ex2_approx(fmaf(score, arguments.scale_log2, -lse_log2));
+                               g = p * (grad - delta);
+                             });
       }
     }
     wait_products(control.barriers, phases);
@@ -61,20 +64,19 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
       const i64 partial =
           (static_cast<i64>(run.part) * arguments.query_heads + item.head) * arguments.partial_rows +
           tile.query_row + row;
-      store_row(arguments.partial_query_grad + partial * config::kPaddedDim, lane_memory + kGradientColumn,
+      store_row(arguments.partial_query_grad + partial * config::kPaddedDim, Work::Gradient::in(lane_memory),
                 arguments.scale, empty, row < tile.rows);
       continue;
     }
-    const u32 queries = shared.stationary_tile(stationary.slot, 0);
+    const auto queries = shared.stationary[stationary.slot][0];
     stationary.wait_full(pipeline.stationary_full);
-    stage_row(queries, lane_memory + kGradientColumn, row, arguments.scale, empty);
+    stage_row(queries, Work::Gradient::in(lane_memory), row, arguments.scale, empty);
     fence_proxy_async_shared();
     bar_sync(kGradientBarrier, kGradientThreads);
     if (leader) {
-      // Boxes have half a tile's rows.
-      for (int half = 0; half < kTileRows && half < tile.rows; half += kStreamedRows) {
-        store_tile<kTileRows, kStreamedRows>(query_grad, item.head, tile.query_row + half, tile.rows - half,
-                                             queries + box_bytes(half));
+      // Boxes have fewer rows than the tile.
+      for (int half = 0; half < kTileRows && half < tile.rows; half += kBoxRows) {
+        store_tile(query_grad, item.head, tile.query_row + half, tile.rows - half, queries.from_row(half));
       }
       cp_async_bulk_commit_group();
       cp_async_bulk_wait_group_read();
@@ -87,7 +89,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
 
 }  // namespace jfa::kernel::queries
 
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Queries::kThreads,
+                                             jfa::kernel::config::Queries::kCtas)
     jfa_backward_queries(const __grid_constant__ jfa::kernel::TensorMap query,
                          const __grid_constant__ jfa::kernel::TensorMap key,
                          const __grid_constant__ jfa::kernel::TensorMap value,
@@ -98,23 +101,24 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   extern __shared__ unsigned char shared_bytes[];
   const BackwardShared<queries::Control> shared = carve_backward<queries::Control>(shared_bytes);
   BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
-  run_roles(
+  using Config = config::Queries;
+  run_roles<Config::StatsWarps>(
       &shared.control->tensor_memory,
       [&] {
         init_pipeline(pipeline, 2 + kGradientWarps, 1, 0);
         init_product_barriers(shared.control->barriers);
       },
       [&](int warp, TensorMemory memory) {
-        if (warp == 0) {
+        if (warp == Config::LoadWarps::kFirst) {
           if (elect_sync()) queries::load(shared, arguments, &query, &key, &value, &output_grad);
-        } else if (warp == 1) {
+        } else if (warp == Config::MultiplyWarps::kFirst) {
           if (elect_sync()) multiply<queries::Work>(shared, memory, arguments);
-        } else if (warp == 2) {
+        } else if (warp == Config::DrawWarps::kFirst) {
           if (elect_sync()) {
             draw_items(pipeline.queue, arguments.query_runs, &arguments.header->query_run_count,
                        arguments.query_heads, &arguments.header->next_item);
           }
-        } else if (warp >= 4) {
+        } else if (warp >= Config::GradientsWarps::kFirst) {
           queries::consume(shared, memory, &query_grad, arguments);
         }
       });

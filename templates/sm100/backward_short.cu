@@ -1,26 +1,28 @@
-// All gradients in one pass for compute capability 10.x, of sequences whose keys fit one tile of 128: it
-// stays, their queries stream past, 64 at a time.
+// All gradients in one pass for compute capability 10.x, of sequences whose keys fit one tile: it stays,
+// their queries stream past.
 //
-//   warp 0  one thread loads tiles           warps 4-7   one thread a key: operands from scores
-//   warp 1  one thread draws items           warps 8-11  one thread a row: gradients out of tensor memory
-//   warp 2  LSE and delta of the queries     warp 12     one thread issues the products
-//   warp 3  one thread stores gradients
+//   load   one thread loads tiles           attend    one thread a key: operands from scores
+//   draw   one thread draws items           unload    one thread a row: gradients out of tensor memory
+//   stats  LSE and delta of the queries     multiply  one thread issues the products
+//   store  one thread stores gradients
 //
-// The query gradient's product has 64 rows, of which every warp's lower 16 lanes of tensor memory hold 16.
+// The query gradient's product has kChunkRows rows: half of a warp's lanes of tensor memory hold them.
 namespace jfa::kernel::short_keys {
 
-constexpr int kRowsPerWarp = kStreamedRows / kGradientWarps;
+constexpr int kRowsPerWarp = kChunkRows / kGradientWarps;
+static_assert(Config::AttendWarps::kCount == kGradientWarps && Config::UnloadWarps::kCount == kGradientWarps);
 
 struct Control {
   Pipeline pipeline;
   fused::Barriers barriers;
   u32 tensor_memory;
-  alignas(16) QueryStats stats[kStages][kStreamedRows];
+  alignas(16) QueryStats stats[kStages][kChunkRows];
 };
 
 __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory) {
   Pipeline& pipeline = shared.control->pipeline;
-  fused::Products<kStreamedRows, kStreamedRows> products(shared.control->barriers, memory, true);
+  using Products = fused::Products<Config, kChunkRows>;
+  Products products(shared.control->barriers, memory, true);
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
   Ring<kStages> streamed;
@@ -33,7 +35,7 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
     stationary.wait_full(pipeline.stationary_full);
     bool first_product = true;
     for (int g = 0; g < config::kGroups; ++g) {
-      for (int first = 0; first < tile.query_count; first += kStreamedRows, streamed.advance()) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows, streamed.advance()) {
         u64* empty = &pipeline.streamed_empty[streamed.slot];
         if (!sees_keys(tile, first)) {
           products.flush();
@@ -42,12 +44,12 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
           continue;
         }
         streamed.wait_full(pipeline.streamed_full);
-        fused::Chunk next;
-        next.keys = shared.stationary_tile(stationary.slot, 0);
-        next.values = shared.stationary_tile(stationary.slot, 1);
-        next.queries = shared.streamed_tile(streamed.slot, 0);
-        next.output_grads = shared.streamed_tile(streamed.slot, 1);
-        next.score_grads = next.tile_score_grads = shared.score_grad;
+        typename Products::Chunk next;
+        next.keys = shared.stationary[stationary.slot][0];
+        next.values = shared.stationary[stationary.slot][1];
+        next.queries = shared.streamed[streamed.slot][0];
+        next.output_grads = shared.streamed[streamed.slot][1];
+        next.score_grads = next.tile_score_grads = shared.score_grads[0];
         next.starts_keys = first_product;
         next.ends_queries = next.starts_queries = true;
         next.empty[0] = empty;
@@ -61,9 +63,9 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
 }
 
 // Delta of all queries of a streamed tile, by all threads of attend().
-__device__ inline void complete_stats(QueryStats* stats, u32 output, u32 output_grad) {
+__device__ inline void complete_stats(QueryStats* stats, StreamedTile output, StreamedTile output_grad) {
   constexpr int kRowsAtOnce = kGradientThreads / 4;
-  for (int first = 0; first < kStreamedRows; first += kRowsAtOnce)
+  for (int first = 0; first < kChunkRows; first += kRowsAtOnce)
     add_delta(stats, output, output_grad, first + threadIdx.x % kGradientThreads / 4);
   bar_sync(kGradientBarrier, kGradientThreads);
 }
@@ -74,7 +76,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
   Pipeline& pipeline = shared.control->pipeline;
   fused::Barriers& barriers = shared.control->barriers;
   const int row = threadIdx.x % kGradientThreads;
-  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<kStages> streamed;
   Ring<1> outputs, query_grads;
@@ -86,18 +88,18 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
     const Interval seen = row < tile.rows ? visible(row, tile.query_count) : Interval{0, 0};
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
-      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
         streamed.wait_full(pipeline.streamed_full);
         if (sees_keys(tile, first)) {
           QueryStats* stats = shared.control->stats[streamed.slot];
           outputs.wait_full(pipeline.output_full);
-          complete_stats(stats, shared.output, shared.streamed_tile(streamed.slot, 1));
+          complete_stats(stats, shared.output[0], shared.streamed[streamed.slot][1]);
           release(pipeline.output_empty, outputs.slot);
           outputs.advance();
-          const int end = min(first + kStreamedRows, tile.query_count);
+          const int end = min(first + kChunkRows, tile.query_count);
           const bool masked = __any_sync(0xffffffff, seen.begin > first || seen.end < end);
-          fused::score_operands(
-              barriers, scores_full, lane_memory, shared.score_grad, row,
+          fused::score_operands<Config>(
+              barriers, scores_full, lane_memory, shared.score_grads[0], row,
               [&](int column, float score, float grad, float& p, float& g) {
                 const QueryStats query = stats[column];
                 p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
@@ -122,10 +124,11 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
 
 // The lanes that no product writes are read with the others.
 __device__ inline void clear_query_grad(fused::Barriers& barriers, TensorMemory lane_memory) {
-  const u32 zeros[16] = {};
+  const auto query_grad = Config::QueryGrad::in(lane_memory);
+  const u32 zeros[kRowChunk] = {};
 #pragma unroll 1
-  for (int column = 0; column < config::kPaddedDim; column += 16)
-    tcgen05_st_x16(lane_memory + fused::kQueryGradColumn + column, zeros);
+  for (int column = 0; column < query_grad.kColumns; column += kRowChunk)
+    tcgen05_st_x16(query_grad + column, zeros);
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();
   mbarrier_arrive(&barriers.query_grad_read);
@@ -140,7 +143,7 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
   const int row = threadIdx.x % kGradientThreads;
   const int lane = row % 32;
   const int query = row / 32 * kRowsPerWarp + lane;  // if the lane has one
-  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
   Ring<1> query_grads;
@@ -153,7 +156,7 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
     bool empty = true;  // no product for this tile of keys yet
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
-      for (int first = 0; first < tile.query_count; first += kStreamedRows) {
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
         const bool seen = sees_keys(tile, first);
         query_grads.wait_empty(pipeline.query_grad_empty);
         if (seen) {
@@ -161,8 +164,8 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
           tcgen05_fence_after_thread_sync();
           empty = false;
         }
-        stage_row<kStreamedRows>(shared.score_grad, lane_memory + fused::kQueryGradColumn, query,
-                                 arguments.scale, !seen, lane < kRowsPerWarp);
+        stage_row(shared.query_grad[0], Config::QueryGrad::in(lane_memory), query, arguments.scale, !seen,
+                  lane < kRowsPerWarp);
         if (seen) {
           tcgen05_fence_before_thread_sync();
           mbarrier_arrive(&barriers.query_grad_read);
@@ -173,10 +176,9 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
       }
     }
     stationary.wait_full(pipeline.stationary_full);
-    stage_row(shared.stationary_tile(stationary.slot, 0), lane_memory + fused::kKeyGradColumn, row,
-              arguments.scale, empty);
-    stage_row(shared.stationary_tile(stationary.slot, 1), lane_memory + fused::kValueGradColumn, row, 1.0f,
+    stage_row(shared.stationary[stationary.slot][0], Config::KeyGrad::in(lane_memory), row, arguments.scale,
               empty);
+    stage_row(shared.stationary[stationary.slot][1], Config::ValueGrad::in(lane_memory), row, 1.0f, empty);
     if (!empty) {
       tcgen05_fence_before_thread_sync();
       mbarrier_arrive(&barriers.tile_read);
@@ -189,7 +191,8 @@ __device__ inline void unload(const Shared<Control>& shared, TensorMemory memory
 
 }  // namespace jfa::kernel::short_keys
 
-extern "C" __global__ void __launch_bounds__(416, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Short::kThreads,
+                                             jfa::kernel::config::Short::kCtas)
     jfa_backward_short(const __grid_constant__ jfa::kernel::TensorMap query,
                        const __grid_constant__ jfa::kernel::TensorMap key,
                        const __grid_constant__ jfa::kernel::TensorMap value,
@@ -205,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(416, 1)
   extern __shared__ unsigned char shared_bytes[];
   const short_keys::Shared<short_keys::Control> shared = short_keys::carve<short_keys::Control>(shared_bytes);
   short_keys::Control& control = *shared.control;
-  run_roles(
+  run_roles<Config::StoreWarps>(
       &control.tensor_memory,
       [&] {
         short_keys::init_pipeline(control.pipeline, kOtherItemConsumers, 1 + kGradientWarps, kGradientWarps,
@@ -213,20 +216,20 @@ extern "C" __global__ void __launch_bounds__(416, 1)
         fused::init_barriers(control.barriers);
       },
       [&](int warp, TensorMemory memory) {
-        if (warp == 0) {
+        if (warp == Config::LoadWarps::kFirst) {
           if (elect_sync()) short_keys::load(shared, &query, &key, &value, &output, &output_grad);
-        } else if (warp == 1) {
+        } else if (warp == Config::DrawWarps::kFirst) {
           if (elect_sync()) {
             draw_items(control.pipeline.queue, arguments.tiles, &arguments.header->short_tile_count,
                        arguments.query_heads / config::kGroups, &arguments.header->next_short_item);
           }
-        } else if (warp == 2) {
+        } else if (warp == Config::StatsWarps::kFirst) {
           load_stats(shared, arguments);
-        } else if (warp == 3) {
+        } else if (warp == Config::StoreWarps::kFirst) {
           if (elect_sync()) short_keys::store(shared, &query_grad, &key_grad, &value_grad);
-        } else if (warp < 8) {
+        } else if (warp < Config::AttendWarps::kEnd) {
           short_keys::attend(shared, memory, arguments);
-        } else if (warp < 12) {
+        } else if (warp < Config::UnloadWarps::kEnd) {
           short_keys::unload(shared, memory, arguments);
         } else {
           if (elect_sync()) short_keys::multiply(shared, memory);

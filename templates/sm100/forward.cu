@@ -1,29 +1,25 @@
 // The forward entry for compute capability 10.x: one CTA an SM, one 128-row query tile at a time.
 //
-//   warp 0     one thread loads queries, keys and values through the tensor memory accelerator
-//   warp 1     one thread issues the products: scores = query * key, output += probability * value
-//   warp 2     one thread draws work items
-//   warp 3     allocates tensor memory
-//   warps 4-7  softmax, one thread a query row; rescale, normalise and store the output
+//   load      one thread loads queries, keys and values through the tensor memory accelerator
+//   multiply  one thread issues the products: scores = query * key, output += probability * value
+//   draw      one thread draws work items
+//   allocate  a warp allocates tensor memory
+//   softmax   one thread a query row; rescale, normalise and store the output
 //
 // The product thread runs one key tile ahead of the softmax, across items too: the first scores of the next
 // item are computed while the last probabilities of this one are.
 namespace jfa::kernel {
 
-constexpr int kSoftmaxWarps = 4;
-constexpr int kSoftmaxThreads = 32 * kSoftmaxWarps;
-
-// Columns of tensor memory. Probabilities have columns of their own, so that no product overwrites what
-// another, unordered with it, still reads.
-constexpr u32 kScoreColumns = 128;  // of each of the two buffers, from column 0
-constexpr u32 kOutputColumn = 256;
-constexpr u32 kProbabilityColumn = 384;
+using Config = config::Forward;
+constexpr int kSoftmaxThreads = Config::SoftmaxWarps::kThreads;
+static_assert(kSoftmaxThreads == kTileRows);  // one a row
+constexpr int kScoreStages = Config::Scores::kStages;
 
 struct Control {
   Pipeline pipeline;
-  u64 score_full[2];     // scores of a key tile are in tensor memory
-  u64 probability_full;  // its probabilities are; its scores and all earlier outputs have been read
-  u64 product_done;      // its probabilities and values have been accumulated
+  u64 score_full[kScoreStages];  // scores of a key tile are in tensor memory
+  u64 probability_full;          // its probabilities are; its scores and all earlier outputs have been read
+  u64 product_done;              // its probabilities and values have been accumulated
   u32 tensor_memory;
 };
 
@@ -47,11 +43,8 @@ __device__ inline void multiply_values(const Shared<Control>& shared, TensorMemo
   mbarrier_wait(&control.probability_full, phase);
   phase ^= 1;
   tcgen05_fence_after_thread_sync();
-  for (int k = 0; k < pending.columns / 16; ++k) {
-    tcgen05_mma_ts(memory + kOutputColumn, memory + kProbabilityColumn + k * 8,
-                   descriptor_n_major<kTileRows>(shared.key_value_tile(pending.value.slot), k),
-                   instruction_descriptor(config::kPaddedDim, true), !pending.first || k > 0);
-  }
+  mma_ab(Config::Accumulator::in(memory), Config::Probabilities::in(memory), shared.keys_and_values,
+         pending.value.slot, pending.columns, pending.first);
   tcgen05_commit(&control.pipeline.key_value_empty[pending.value.slot]);
   tcgen05_commit(&control.product_done);
   pending.columns = 0;
@@ -81,12 +74,8 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
       // The buffer is free: its last scores were read before the probabilities of the tile before the pending
       // one.
       const int columns = score_columns(item.tile, j);
-      for (int k = 0; k < config::kPaddedDim / 16; ++k) {
-        tcgen05_mma_ss(memory + buffer * kScoreColumns,
-                       descriptor_k_major<kTileRows>(shared.query_tile(queries.slot), k),
-                       descriptor_k_major<kTileRows>(shared.key_value_tile(tiles.slot), k),
-                       instruction_descriptor(columns, false), k > 0);
-      }
+      mma_abt(Config::Scores::in(memory, buffer), shared.queries[queries.slot],
+              shared.keys_and_values[tiles.slot], columns);
       tcgen05_commit(&control.pipeline.key_value_empty[tiles.slot]);
       tcgen05_commit(&control.score_full[buffer]);
       if (j == count - 1) tcgen05_commit(&control.pipeline.query_empty[queries.slot]);
@@ -102,29 +91,29 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
 }
 
 // Multiplies this thread's row of the output accumulator by `factor`.
-__device__ inline void rescale(TensorMemory output, float factor) {
-  for (int column = 0; column < config::kPaddedDim; column += 16) {
-    float values[16];
-    u32 bits[16];
+__device__ inline void rescale(Config::Accumulator::Tile output, float factor) {
+  for (int column = 0; column < output.kColumns; column += kRowChunk) {
+    float values[kRowChunk];
+    u32 bits[kRowChunk];
     tcgen05_ld_x16(values, output + column);
     tcgen05_wait_ld();
     pin(values);
-    for (int i = 0; i < 16; ++i) bits[i] = __float_as_uint(values[i] * factor);
+    for (int i = 0; i < kRowChunk; ++i) bits[i] = __float_as_uint(values[i] * factor);
     tcgen05_st_x16(output + column, bits);
   }
 }
 
 // One key tile of the softmax: scores in, probabilities out. `lane_memory` is this warp's part of tensor
 // memory.
-__device__ inline void softmax_tile(Control& control, TensorMemory lane_memory, u32 score_column, int columns,
-                                    Interval keys, float scale_log2, bool first, u32& product_phase,
-                                    RowState& row) {
-  constexpr int kChunk = 16;
-  constexpr int kChunks = kTileRows / kChunk;
+__device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
+                                    Config::Scores::Tile score_memory, int columns, Interval keys,
+                                    float scale_log2, bool first, u32& product_phase, RowState& row) {
+  constexpr int kChunk = kRowChunk;
+  constexpr int kChunks = score_memory.kColumns / kChunk;
   float scores[kChunks][kChunk];
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
-    if (c * kChunk < columns) tcgen05_ld_x16(scores[c], lane_memory + score_column + c * kChunk);
+    if (c * kChunk < columns) tcgen05_ld_x16(scores[c], score_memory + c * kChunk);
   }
   tcgen05_wait_ld();
 
@@ -147,7 +136,7 @@ __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory, 
   }
   const float factor = update_reference(row, maximum);
   const float reference = subtrahend(row);
-  u32 probabilities[kChunks / 2][16];
+  u32 probabilities[kChunks / 2][kChunk];
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     if (c * kChunk < columns) {
@@ -167,11 +156,12 @@ __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory, 
     mbarrier_wait(&control.product_done, product_phase);
     product_phase ^= 1;
     tcgen05_fence_after_thread_sync();
-    if (__any_sync(0xffffffff, factor != 1.0f)) rescale(lane_memory + kOutputColumn, factor);
+    if (__any_sync(0xffffffff, factor != 1.0f)) rescale(Config::Accumulator::in(lane_memory), factor);
   }
 #pragma unroll
   for (int c = 0; c < kChunks / 2; ++c) {
-    if (c * 32 < columns) tcgen05_st_x16(lane_memory + kProbabilityColumn + c * 16, probabilities[c]);
+    if (c * 2 * kChunk < columns)
+      tcgen05_st_x16(Config::Probabilities::in(lane_memory) + c * kChunk, probabilities[c]);
   }
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();
@@ -184,9 +174,9 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
   Control& control = *shared.control;
   const int row = threadIdx.x % kSoftmaxThreads;
   const bool leader = row == 0;
-  const TensorMemory lane_memory = memory + (static_cast<u32>(row / 32 * 32) << 16);
+  const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
-  Ring<2> scores;
+  Ring<kScoreStages> scores;
   u32 product_phase = 0;
   for (;;) {
     const Item<QueryTile> item = take_item_by_warp(control.pipeline.queue, items);
@@ -199,8 +189,8 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
       scores.wait_full(control.score_full);
       tcgen05_fence_after_thread_sync();
       const Interval here = {keys.begin - j * kTileRows, keys.end - j * kTileRows};
-      softmax_tile(control, lane_memory, scores.slot * kScoreColumns, score_columns(tile, j), here,
-                   arguments.scale_log2, j == 0, product_phase, state);
+      softmax_tile(control, lane_memory, Config::Scores::in(lane_memory, scores.slot), score_columns(tile, j),
+                   here, arguments.scale_log2, j == 0, product_phase, state);
       scores.advance();
     }
     if (count > 0) {
@@ -210,7 +200,7 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
     }
 
     const float inverse_sum = state.sum == 0.0f ? 0.0f : 1.0f / state.sum;
-    const TensorMemory output_memory = lane_memory + kOutputColumn;
+    const auto output_memory = Config::Accumulator::in(lane_memory);
     if (tile.part >= 0) {
       const i64 partial = partial_row(tile.part, arguments.query_heads, item.head, row);
       store_row(arguments.partial_output + partial * config::kPaddedDim, output_memory, inverse_sum, false,
@@ -220,11 +210,11 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
     }
     if (leader) cp_async_bulk_wait_group_read();
     bar_sync(kBarrier, kSoftmaxThreads);
-    stage_row(shared.output, output_memory, row, inverse_sum, count == 0);
+    stage_row(shared.output[0], output_memory, row, inverse_sum, count == 0);
     fence_proxy_async_shared();
     bar_sync(kBarrier, kSoftmaxThreads);
     if (leader) {
-      store_tile<kTileRows, kTileRows>(output, item.head, tile.output_row, tile.rows, shared.output);
+      store_tile(output, item.head, tile.output_row, tile.rows, shared.output[0]);
       cp_async_bulk_commit_group();
     }
     if (arguments.lse != nullptr && row < tile.rows) {
@@ -237,7 +227,8 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
 
 }  // namespace jfa::kernel
 
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Forward::kThreads,
+                                             jfa::kernel::config::Forward::kCtas)
     jfa_forward(const __grid_constant__ jfa::kernel::TensorMap query,
                 const __grid_constant__ jfa::kernel::TensorMap key,
                 const __grid_constant__ jfa::kernel::TensorMap value,
@@ -251,34 +242,33 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   const int warp = threadIdx.x / 32;
 
   if (threadIdx.x == 0) {
-    init_pipeline(control.pipeline, 2 + kSoftmaxWarps, 1);
-    mbarrier_init(&control.score_full[0], 1);
-    mbarrier_init(&control.score_full[1], 1);
+    init_pipeline(control.pipeline, 2 + Config::SoftmaxWarps::kCount, 1);
+    for (u64& barrier : control.score_full) mbarrier_init(&barrier, 1);
     mbarrier_init(&control.probability_full, kSoftmaxThreads);
     mbarrier_init(&control.product_done, 1);
     fence_mbarrier_init();
   }
-  if (warp == 3) {
+  if (warp == Config::AllocateWarps::kFirst) {
     tcgen05_alloc(&control.tensor_memory, config::kTensorMemoryColumns);
     tcgen05_relinquish_alloc_permit();
   }
   __syncthreads();
   const TensorMemory memory = control.tensor_memory;
 
-  if (warp == 0) {
+  if (warp == Config::LoadWarps::kFirst) {
     if (elect_sync()) load(shared, control.pipeline, &query, &key, &value);
-  } else if (warp == 1) {
+  } else if (warp == Config::MultiplyWarps::kFirst) {
     if (elect_sync()) multiply(shared, memory);
-  } else if (warp == 2) {
+  } else if (warp == Config::DrawWarps::kFirst) {
     if (elect_sync())
       draw_items(control.pipeline.queue, arguments.tiles, &arguments.header->tile_count,
                  arguments.query_heads, &arguments.header->next_item);
-  } else if (warp >= 4) {
+  } else if (warp >= Config::SoftmaxWarps::kFirst) {
     softmax(shared, memory, &output, arguments);
   }
 
   __syncwarp();  // the elected lanes rejoin their warps: the CTA's barrier is for whole ones
   tcgen05_fence_before_thread_sync();
   __syncthreads();
-  if (warp == 3) tcgen05_dealloc(memory, config::kTensorMemoryColumns);
+  if (warp == Config::AllocateWarps::kFirst) tcgen05_dealloc(memory, config::kTensorMemoryColumns);
 }

@@ -1,5 +1,5 @@
-// What the entries of compute capability 10.x share that compute all gradients in one pass. A chunk of 64
-// queries meets a tile of 128 keys, which are lanes of tensor memory:
+// What the entries of compute capability 10.x share that compute all gradients in one pass. A chunk of
+// kChunkRows queries meets a tile of keys, which are lanes of tensor memory:
 //
 //   scores = keys * queries^T                        score gradients = values * output gradients^T
 //   value gradient += probabilities * output gradients       probabilities take the score gradients' columns
@@ -7,11 +7,16 @@
 //   query gradient += score gradients^T * keys               the same bytes, read by columns
 namespace jfa::kernel::fused {
 
-// Columns of tensor memory; scores and their gradients are where the other entries have them.
-constexpr u32 kProbabilityColumn = kScoreGradColumn;  // operand: two 16-bit elements a column
-constexpr u32 kKeyGradColumn = 128;
-constexpr u32 kValueGradColumn = 256;
-constexpr u32 kQueryGradColumn = 384;
+// Tiles of keys or values, and of kRows queries or output gradients.
+using KeysTile = config::Keys::Stationary::Stage::Tile;
+template <int kRows>
+using QueriesTile = KeysTile::WithRows<kRows>;
+// Rounded score gradients of a tile of queries, and of one chunk of it. Config: config::Short or
+// config::Broadcast.
+template <class Config>
+using ScoreGrads = typename Config::RoundedScoreGrads::Stage;
+template <class Config>
+using ChunkScoreGrads = typename ScoreGrads<Config>::template WithColumns<kChunkRows>;
 
 struct Barriers {
   u64 scores_full;         // scores and their gradients are in tensor memory
@@ -50,62 +55,23 @@ struct Waits {
   }
 };
 
-// ---- Products, by the issuing thread. Tiles of queries have kRows rows; a chunk's address is that of its
-// first row.
-
-// accumulator = stationary * chunk^T
-template <int kRows>
-__device__ inline void multiply_scores(TensorMemory accumulator, u32 stationary, u32 chunk) {
-  const u32 instruction = instruction_descriptor(kStreamedRows, false);
-  for (int k = 0; k < config::kPaddedDim / 16; ++k) {
-    tcgen05_mma_ss(accumulator, descriptor_k_major<kTileRows>(stationary, k),
-                   descriptor_k_major<kRows>(chunk, k), instruction, k > 0);
-  }
-}
-
-template <int kRows>
-__device__ inline void multiply_value_grad(TensorMemory memory, u32 output_grads, bool accumulate) {
-  const u32 instruction = instruction_descriptor(config::kPaddedDim, true);
-  for (int k = 0; k < kStreamedRows / 16; ++k) {
-    tcgen05_mma_ts(memory + kValueGradColumn, memory + kProbabilityColumn + k * 8,
-                   descriptor_n_major<kRows>(output_grads, k), instruction, accumulate || k > 0);
-  }
-}
-
-template <int kRows>
-__device__ inline void multiply_key_grad(TensorMemory memory, u32 score_grads, u32 queries, bool accumulate) {
-  const u32 instruction = instruction_descriptor(config::kPaddedDim, true);
-  for (int k = 0; k < kStreamedRows / 16; ++k) {
-    tcgen05_mma_ss(memory + kKeyGradColumn, descriptor_k_major<kTileRows>(score_grads, k),
-                   descriptor_n_major<kRows>(queries, k), instruction, accumulate || k > 0);
-  }
-}
-
-// Of the kRows queries of a whole tile at once.
-template <int kRows>
-__device__ inline void multiply_query_grad(TensorMemory memory, u32 score_grads, u32 keys, bool accumulate) {
-  const u32 instruction = instruction_descriptor(config::kPaddedDim, true, true, kRows);
-  for (int k = 0; k < kTileRows / 16; ++k) {
-    tcgen05_mma_ss(memory + kQueryGradColumn, descriptor_n_major<kTileRows>(score_grads, k),
-                   descriptor_n_major<kTileRows>(keys, k), instruction, accumulate || k > 0);
-  }
-}
+// ---- Products, by the issuing thread. Tiles of queries have kRows rows; a chunk begins at some row of one.
 
 // A chunk of queries and a tile of keys.
+template <class Config, int kRows>
 struct Chunk {
-  u32 keys = 0, values = 0;           // shared addresses of the tiles
-  u32 queries = 0, output_grads = 0;  // of the chunk's first rows
-  u32 score_grads = 0;                // of the rounded score gradients
-  bool starts_keys = false;           // its products start the gradients of keys and values
+  KeysTile keys = {0}, values = {0};
+  QueriesTile<kRows> queries = {0}, output_grads = {0};
+  ChunkScoreGrads<Config> score_grads = {0};
+  bool starts_keys = false;     // its products start the gradients of keys and values
   bool ends_queries = false;    // the last chunk of a tile of queries: the query gradient's product follows
   bool starts_queries = false;  // which starts that gradient
-  u32 tile_score_grads = 0;     // of all the tile's chunks
-  u64* empty[2] = {nullptr, nullptr};  // signalled when all its products are done
+  ScoreGrads<Config> tile_score_grads = {0};  // of all the tile's chunks
+  u64* empty[2] = {nullptr, nullptr};         // signalled when all its products are done
 };
 
-// The issuing thread: scores one chunk ahead of the products. kRows: of the tiles that hold the chunks;
-// kQueryGradRows: of the query gradient.
-template <int kRows, int kQueryGradRows>
+// The issuing thread: scores one chunk ahead of the products. kRows: of the tiles that hold the chunks.
+template <class Config, int kRows>
 class Products {
  public:
   // query_grad_awaited: the first query gradient must wait for query_grad_read too.
@@ -114,17 +80,19 @@ class Products {
     if (query_grad_awaited) query_grad_read_.begin();
   }
 
+  using Chunk = fused::Chunk<Config, kRows>;
+
   __device__ inline void scores(const Chunk& next) {
     scores_read_.wait_outstanding();
     tcgen05_fence_after_thread_sync();
-    multiply_scores<kRows>(memory_ + kScoreColumn, next.keys, next.queries);
+    mma_abt(Config::Scores::in(memory_), next.keys, next.queries, kChunkRows);
     if (any_pending_) multiply_keys();
     // Their operand lies where the score gradients go.
     if (value_product_done_.outstanding) {
       value_product_done_.wait();
       tcgen05_fence_after_thread_sync();
     }
-    multiply_scores<kRows>(memory_ + kScoreGradColumn, next.values, next.output_grads);
+    mma_abt(Config::ScoreGrads::in(memory_), next.values, next.output_grads, kChunkRows);
     tcgen05_commit(&barriers_.scores_full);
     scores_read_.begin();
     if (any_pending_) finish();
@@ -161,10 +129,11 @@ class Products {
       tile_read_.begin();
     }
     tcgen05_fence_after_thread_sync();
-    multiply_value_grad<kRows>(memory_, pending_.output_grads, !pending_.starts_keys);
+    mma_ab(Config::ValueGrad::in(memory_), Config::Probabilities::in(memory_), pending_.output_grads,
+           pending_.starts_keys);
     tcgen05_commit(&barriers_.value_product_done);
     value_product_done_.begin();
-    multiply_key_grad<kRows>(memory_, pending_.score_grads, pending_.queries, !pending_.starts_keys);
+    mma_ab(Config::KeyGrad::in(memory_), pending_.score_grads, pending_.queries, !pending_.starts_keys);
   }
 
   __device__ inline void finish() {
@@ -174,8 +143,8 @@ class Products {
         query_grad_read_.begin();
         tcgen05_fence_after_thread_sync();
       }
-      multiply_query_grad<kQueryGradRows>(memory_, pending_.tile_score_grads, pending_.keys,
-                                          !pending_.starts_queries);
+      mma_atb(Config::QueryGrad::in(memory_), pending_.tile_score_grads, pending_.keys,
+              !pending_.starts_queries);
       tcgen05_commit(&barriers_.products_done);
     }
     for (u64* empty : pending_.empty)
@@ -196,52 +165,57 @@ class Products {
 
 // ---- Operands, by one thread a key.
 
-// 16 columns of scores and of their gradients.
+// Some columns of scores and of their gradients.
+template <class Config>
 struct ScorePiece {
-  float scores[16], grads[16];
+  float scores[kRowChunk], grads[kRowChunk];
 
   __device__ inline void load(TensorMemory lane_memory, int column) {
-    tcgen05_ld_x16(scores, lane_memory + kScoreColumn + column);
-    tcgen05_ld_x16(grads, lane_memory + kScoreGradColumn + column);
+    tcgen05_ld_x16(scores, Config::Scores::in(lane_memory) + column);
+    tcgen05_ld_x16(grads, Config::ScoreGrads::in(lane_memory) + column);
     tcgen05_wait_ld();
     pin(scores);
     pin(grads);
   }
 };
 
-// Puts 32 columns of a key's rounded score gradients in their place.
-__device__ inline void stage_score_grads(u32 chunk, u32 row, int column, const u32 (&packed)[16]) {
+constexpr int kPieceColumns = 2 * kRowChunk;
+
+// Puts a piece's columns of a key's rounded score gradients in their place.
+template <class Tile>
+__device__ inline void stage_score_grads(Tile chunk, u32 row, int column, const u32 (&packed)[kRowChunk]) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kPieceColumns / 8; ++i) {
     const int first = column + i * 8;
-    st_shared_v4(chunk + first / config::kBoxDim * box_bytes(kTileRows) +
-                     swizzled_offset(row, first % config::kBoxDim / 8),
+    st_shared_v4(chunk.address + first / Tile::kBoxDim * Tile::kBoxBytes +
+                     swizzled_offset(row, first % Tile::kBoxDim / 8),
                  packed[4 * i], packed[4 * i + 1], packed[4 * i + 2], packed[4 * i + 3]);
   }
 }
 
 // One chunk of this thread's key. operands(column, score, score_grad) turns a score into its probability and
 // the score gradient. free_score_grads() returns once nobody reads what lies in `chunk`.
-template <class Operands, class Free>
-__device__ inline void score_operands(Barriers& barriers, Waits& scores, TensorMemory lane_memory, u32 chunk,
-                                      u32 row, Operands operands, Free free_score_grads) {
-  constexpr int kPieces = kStreamedRows / 32;
+template <class Config, class Operands, class Free>
+__device__ inline void score_operands(Barriers& barriers, Waits& scores, TensorMemory lane_memory,
+                                      ChunkScoreGrads<Config> chunk, u32 row, Operands operands,
+                                      Free free_score_grads) {
+  constexpr int kPieces = kChunkRows / kPieceColumns;
   scores.wait();
   tcgen05_fence_after_thread_sync();
 #pragma unroll
   for (int piece = 0; piece < kPieces; ++piece) {
-    u32 probabilities[16], score_grads[16];
+    u32 probabilities[kRowChunk], score_grads[kRowChunk];
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
-      const int first = piece * 32 + c * 16;
-      ScorePiece values;
+      const int first = piece * kPieceColumns + c * kRowChunk;
+      ScorePiece<Config> values;
       values.load(lane_memory, first);
-      if (first + 16 == kStreamedRows) {
+      if (first + kRowChunk == kChunkRows) {
         tcgen05_fence_before_thread_sync();
         mbarrier_arrive(&barriers.scores_read);
       }
 #pragma unroll
-      for (int i = 0; i < 16; i += 2) {
+      for (int i = 0; i < kRowChunk; i += 2) {
         float p[2], g[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h)
@@ -250,10 +224,10 @@ __device__ inline void score_operands(Barriers& barriers, Waits& scores, TensorM
         score_grads[c * 8 + i / 2] = cvt_rn_x2(g[0], g[1]);
       }
     }
-    // Over score gradients that have been read: 32 of their columns make 16.
-    tcgen05_st_x16(lane_memory + kProbabilityColumn + piece * 16, probabilities);
+    // Over score gradients that have been read: two of their columns make one.
+    tcgen05_st_x16(Config::Probabilities::in(lane_memory) + piece * kRowChunk, probabilities);
     if (piece == 0) free_score_grads();
-    stage_score_grads(chunk, row, piece * 32, score_grads);
+    stage_score_grads(chunk, row, piece * kPieceColumns, score_grads);
   }
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();

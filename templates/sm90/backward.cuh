@@ -2,9 +2,15 @@
 // stationary side each.
 namespace jfa::kernel {
 
-constexpr int kConsumers = 2;
-constexpr int kConsumerRows = 64;
-constexpr int kConsumerWarps = 4 * kConsumers;
+constexpr int kConsumerWarps = config::Keys::ConsumeWarps::kCount;
+constexpr int kConsumers = 32 * kConsumerWarps / kWarpgroupThreads;
+constexpr int kConsumerRows = kTileRows / kConsumers;
+static_assert(config::Queries::ConsumeWarps::kCount == kConsumerWarps && kConsumerRows == kMmaRows);
+// A streamed tile, a chunk and a box are the same here.
+static_assert(kBoxRows == kConsumerRows && kStreamedRows == kBoxRows && kChunkRows == kBoxRows);
+using StationaryTile = config::Keys::Stationary::Stage::Tile;
+using StreamedTile = config::Keys::Streamed::Stage::Tile;
+constexpr int kStreamedSteps = kStreamedRows / kMmaDepth;  // of a product whose K are streamed rows
 constexpr int kGradientRegisters = config::kPaddedDim / 2;
 constexpr int kScoreRegisters = kStreamedRows / 2;
 
@@ -61,20 +67,14 @@ struct SpareRows {
 };
 
 // scores = stationary[0] * streamed[0]^T and gradients = stationary[1] * streamed[1]^T of this warpgroup's
-// rows and 64 rows of streamed tiles of kRows rows: a group each, since scores are needed first.
-template <int kRows = kStreamedRows>
+// rows and kStreamedRows rows of tiles that may have more: a group each, since scores are needed first.
+template <class Tile>
 __device__ inline void issue_scores(float (&scores)[kScoreRegisters], float (&gradients)[kScoreRegisters],
-                                    const u32 (&stationary)[2], const u32 (&streamed)[2]) {
+                                    const StationaryTile (&stationary)[2], const Tile (&streamed)[2]) {
   wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < config::kPaddedDim / 16; ++k)
-    wgmma_ss(scores, descriptor_k_major<kTileRows>(stationary[0], k),
-             descriptor_k_major<kRows>(streamed[0], k), k > 0);
+  mma_abt(scores, stationary[0], streamed[0]);
   wgmma_commit_group();
-#pragma unroll
-  for (int k = 0; k < config::kPaddedDim / 16; ++k)
-    wgmma_ss(gradients, descriptor_k_major<kTileRows>(stationary[1], k),
-             descriptor_k_major<kRows>(streamed[1], k), k > 0);
+  mma_abt(gradients, stationary[1], streamed[1]);
   wgmma_commit_group();
 }
 
@@ -131,13 +131,11 @@ __device__ inline void differentiate(const float (&probabilities)[kScoreRegister
 }
 
 // accumulator += operand * streamed: rows of the streamed tile are K. A group of its own.
-__device__ inline void multiply_streamed(float (&accumulator)[kGradientRegisters], const u32 (&operand)[4][4],
-                                         u32 streamed) {
+__device__ inline void multiply_streamed(float (&accumulator)[kGradientRegisters],
+                                         const u32 (&operand)[kStreamedSteps][4], StreamedTile streamed) {
   pin(accumulator);
   wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < kStreamedRows / 16; ++k)
-    wgmma_rs(accumulator, operand[k], descriptor_n_major<kStreamedRows>(streamed, k), true);
+  mma_ab(accumulator, operand, streamed, true);
   wgmma_commit_group();
 }
 
@@ -146,13 +144,14 @@ __device__ inline void multiply_streamed(float (&accumulator)[kGradientRegisters
 __device__ inline void begin_store(int consumer) {
   bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);  // all warps are done with the rows
 }
-__device__ inline void stage_gradient(u32 rows, const float (&gradient)[kGradientRegisters], float factor) {
+__device__ inline void stage_gradient(StationaryTile rows, const float (&gradient)[kGradientRegisters],
+                                      float factor) {
   const float factors[2] = {factor, factor};
-  stage_fragment<kTileRows>(rows, gradient, factors);
+  stage_fragment(rows, gradient, factors);
 }
 struct GradientStore {
   const TensorMap* map;
-  u32 rows;  // where stage_gradient put them
+  StationaryTile rows;  // where stage_gradient put them
 };
 template <int kStores>
 __device__ inline void end_store(int consumer, int head, int first_row, int valid_rows,
@@ -160,8 +159,7 @@ __device__ inline void end_store(int consumer, int head, int first_row, int vali
   fence_proxy_async_shared();
   bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
   if (threadIdx.x % kWarpgroupThreads == 0) {
-    for (const GradientStore& store : stores)
-      store_tile<kTileRows, kConsumerRows>(store.map, head, first_row, valid_rows, store.rows);
+    for (const GradientStore& store : stores) store_tile(store.map, head, first_row, valid_rows, store.rows);
     cp_async_bulk_commit_group();
     cp_async_bulk_wait_group_read();
   }

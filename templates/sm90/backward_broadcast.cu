@@ -1,12 +1,17 @@
 // All gradients in one pass for compute capability 9.0, of a query that the whole batch shares: its tile
-// stays, tiles of 128 keys come by once.
+// stays, tiles of keys come by once.
 //
-//   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items; warp 2: LSE and delta of
-//   the queries; warp 3: one thread stores the gradients of keys and values
-//   warpgroups 1-2  64 keys each: scores and their gradient, transposed, and the products of their keys. The
-//   query's gradient: with 128 rows half of them each, from both warpgroups' keys; with 64 rows all of them,
-//   from its own keys, summed at an item's end
+//   load     one thread loads tiles
+//   draw     one thread draws items
+//   stats    LSE and delta of the queries
+//   store    one thread stores the gradients of keys and values
+//   consume  warpgroups, 64 keys each: scores and their gradient, transposed, and the products of their keys.
+//   The query's gradient: of a large tile half the rows each, from both warpgroups' keys; of a small one all
+//   of them, from its own keys, summed at an item's end
 namespace jfa::kernel::broadcast {
+
+static_assert(Config::ConsumeWarps::kCount == kConsumerWarps && kSmallTileRows == kMmaRows);
+using ScoreGradTile = Config::RoundedScoreGrads::Stage;
 
 struct Control {
   Pipeline pipeline;
@@ -27,18 +32,18 @@ struct Part {
       bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
     }
   }
-  __device__ static inline u32 score_grads(u32 score_grad, int consumer) {
-    constexpr u32 kBoxesOfRows = kConsumerRows / config::kBoxDim;
-    return score_grad +
-           (kByRows ? consumer * kBoxesOfRows * box_bytes(kTileRows) : box_bytes(consumer * kConsumerRows));
+  __device__ static inline ScoreGradTile score_grads(ScoreGradTile score_grads, int consumer) {
+    constexpr int kBoxesOfRows = kConsumerRows / ScoreGradTile::kBoxDim;
+    return kByRows ? score_grads.from_box(consumer * kBoxesOfRows)
+                   : score_grads.from_row(consumer * kConsumerRows);
   }
-  __device__ static inline u32 keys(u32 keys, int consumer) {
-    return keys + (kByRows ? 0 : box_bytes(consumer * kConsumerRows));
+  __device__ static inline PairTile keys(PairTile keys, int consumer) {
+    return kByRows ? keys : keys.from_row(consumer * kConsumerRows);
   }
 };
 
 // A tile that no query sees.
-__device__ inline void stage_zeros(u32 keys, u32 values) {
+__device__ inline void stage_zeros(PairTile keys, PairTile values) {
   const float zeros[kGradientRegisters] = {};
   stage_gradient(keys, zeros, 1.0f);
   stage_gradient(values, zeros, 1.0f);
@@ -46,22 +51,22 @@ __device__ inline void stage_zeros(u32 keys, u32 values) {
 
 // One key tile; `half` is where this warpgroup's rows begin in any of its tiles.
 template <int kRows>
-__device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const u32 (&pair)[2], u32 half,
+__device__ inline void attend(QueriesTile<kRows> query, QueriesTile<kRows> output_grad,
+                              ScoreGradTile score_grad, const PairTile (&pair)[2], u32 half,
                               const QueryStats* stats, const Seen& seen, const BroadcastArguments& arguments,
                               int consumer, float (&query_gradient)[kGradientRegisters]) {
   constexpr int kChunks = kRows / kStreamedRows;
-  const u32 own_pair[2] = {pair[0] + half, pair[1] + half};
+  const PairTile own_pair[2] = {pair[0] + half, pair[1] + half};
   const bool masked =
       __any_sync(0xffffffff, seen.rows[0].begin > 0 || seen.rows[0].end < arguments.query_rows ||
                                  seen.rows[1].begin > 0 || seen.rows[1].end < arguments.query_rows);
-  u32 probabilities[4 * kChunks][4];
+  u32 probabilities[kRows / kMmaDepth][4];
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     const int first = chunk * kStreamedRows;
     float scores[kScoreRegisters], gradients[kScoreRegisters];
-    u32 chunk_probabilities[4][4], score_grads[4][4];
-    issue_scores<kRows>(scores, gradients, own_pair,
-                        {query + box_bytes(first), output_grad + box_bytes(first)});
+    u32 chunk_probabilities[kStreamedSteps][4], score_grads[kStreamedSteps][4];
+    issue_scores(scores, gradients, own_pair, {query.from_row(first), output_grad.from_row(first)});
     exponentiate(
         scores, [&](int i) { return stats[first + fragment_column(i)].lse_log2; }, masked,
         [&](int i, int column) {
@@ -73,11 +78,11 @@ __device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const 
     pack_fragment(scores, chunk_probabilities);
     differentiate(scores, gradients, [&](int i) { return stats[first + fragment_column(i)].delta; });
     pack_fragment(gradients, score_grads);
-    stage_packed<kTileRows>(score_grad + half + first / config::kBoxDim * box_bytes(kTileRows), score_grads);
+    stage_packed((score_grad + half).from_box(first / ScoreGradTile::kBoxDim), score_grads);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < kStreamedSteps; ++k) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) probabilities[4 * chunk + k][i] = chunk_probabilities[k][i];
+      for (int i = 0; i < 4; ++i) probabilities[kStreamedSteps * chunk + k][i] = chunk_probabilities[k][i];
     }
   }
   fence_proxy_async_shared();
@@ -87,26 +92,21 @@ __device__ inline void attend(u32 query, u32 output_grad, u32 score_grad, const 
   float gradient[kGradientRegisters];
   pin(query_gradient);
   wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < kRows / 16; ++k)
-    wgmma_rs(gradient, probabilities[k], descriptor_n_major<kRows>(output_grad, k), k > 0);
+  mma_ab(gradient, probabilities, output_grad, false);
   wgmma_commit_group();
+  // As mma_atb, but where the parts begin is computed at every step: there is no register to keep it in.
 #pragma unroll
-  for (int k = 0; k < Part<kRows>::kKeys / 16; ++k) {
+  for (int k = 0; k < Part<kRows>::kKeys / kMmaDepth; ++k) {
     wgmma_ss<true, true>(query_gradient,
-                         descriptor_n_major<kTileRows>(Part<kRows>::score_grads(score_grad, consumer), k),
-                         descriptor_n_major<kTileRows>(Part<kRows>::keys(pair[0], consumer), k), true);
+                         descriptor_n_major(Part<kRows>::score_grads(score_grad, consumer), k),
+                         descriptor_n_major(Part<kRows>::keys(pair[0], consumer), k), true);
   }
   wgmma_commit_group();
   wgmma_wait_group<1>();
   pin(gradient);
   stage_gradient(own_pair[1], gradient, 1.0f);  // only its own scores needed these values
   wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < kRows / 16; ++k) {
-    wgmma_ss<false, true>(gradient, descriptor_k_major<kTileRows>(score_grad + half, k),
-                          descriptor_n_major<kRows>(query, k), k > 0);
-  }
+  mma_ab<kRows>(gradient, score_grad + half, query);
   wgmma_commit_group();
   wgmma_wait_group<0>();
   pin(query_gradient);
@@ -134,7 +134,7 @@ __device__ inline void consume(const Shared<Control>& shared, const BroadcastArg
     if (run.first) queries.wait_full(pipeline.query_full);
     if (has_output_grad(run)) output_grads.wait_full(pipeline.output_grad_full);
     for (int first = 0; first < run.rows; first += kTileRows) {
-      const u32 pair[2] = {shared.pair_tile(pairs.slot, 0), shared.pair_tile(pairs.slot, 1)};
+      const PairTile pair[2] = {shared.pairs[pairs.slot][0], shared.pairs[pairs.slot][1]};
       pairs.wait_full(pipeline.pair_full);
       if (tile_is_seen(run, first, arguments.query_rows)) {
         Seen seen;
@@ -143,8 +143,9 @@ __device__ inline void consume(const Shared<Control>& shared, const BroadcastArg
           seen.rows[r] =
               key < run.rows ? visible(run.key_position + key, arguments.query_rows) : Interval{0, 0};
         }
-        attend<kRows>(opaque(shared.query), shared.template output_grad_tile<kRows>(output_grads.slot),
-                      opaque(shared.score_grad), pair, opaque(half),
+        attend<kRows>(opaque(shared.template query_tile<kRows>()),
+                      shared.template output_grad_tile<kRows>(output_grads.slot),
+                      opaque(shared.score_grads[0]), pair, opaque(half),
                       shared.control->stats + output_grads.slot * kRows, seen, arguments, consumer,
                       query_gradient);
       } else {
@@ -164,8 +165,8 @@ __device__ inline void consume(const Shared<Control>& shared, const BroadcastArg
       queries.advance();
       if constexpr (!Part<kRows>::kByRows) {
         constexpr u32 kRegisterBytes = kWarpgroupThreads * sizeof(float);
-        static_assert(kGradientRegisters * kRegisterBytes <= kScoreGradBytes);
-        const u32 place = shared.score_grad + threadIdx.x % kWarpgroupThreads * sizeof(float);
+        static_assert(kGradientRegisters * kRegisterBytes <= ScoreGradTile::kBytes);
+        const u32 place = shared.score_grads.address + threadIdx.x % kWarpgroupThreads * sizeof(float);
         add_consumers(query_gradient, consumer, [&](int i) { return place + i * kRegisterBytes; });
       }
       const int first_row = Part<kRows>::kByRows ? consumer * kConsumerRows : 0;
@@ -192,26 +193,27 @@ __device__ inline void run_roles(const Shared<Control>& shared, const TensorMap*
   clear_spare_rows<kRows>(shared, arguments.slot_rows);
   __syncthreads();
   if (threadIdx.x < kWarpgroupThreads) {
-    setmaxnreg_dec<40>();
+    setmaxnreg_dec<Config::LoadWarps::kRegisters>();
     const int warp = threadIdx.x / 32;
-    if (warp == 0) {
+    if (warp == Config::LoadWarps::kFirst) {
       if (elect_sync()) load<kRows>(shared, arguments, query, key, value, output_grad);
-    } else if (warp == 1) {
+    } else if (warp == Config::DrawWarps::kFirst) {
       if (elect_sync()) draw_parts(shared.control->pipeline.queue, arguments);
-    } else if (warp == 2) {
+    } else if (warp == Config::StatsWarps::kFirst) {
       load_stats<kRows>(shared, arguments);
     } else {
       if (elect_sync()) store(shared, key_grad, value_grad);
     }
   } else {
-    setmaxnreg_inc<232>();
+    setmaxnreg_inc<Config::ConsumeWarps::kRegisters>();
     consume<kRows>(shared, arguments);
   }
 }
 
 }  // namespace jfa::kernel::broadcast
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Broadcast::kThreads,
+                                             jfa::kernel::config::Broadcast::kCtas)
     jfa_backward_broadcast(const __grid_constant__ jfa::kernel::TensorMap query,
                            const __grid_constant__ jfa::kernel::TensorMap key,
                            const __grid_constant__ jfa::kernel::TensorMap value,
@@ -227,9 +229,9 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     broadcast::init_pipeline(shared.control->pipeline, kConsumerWarps, kConsumerWarps, kConsumerWarps);
     fence_mbarrier_init();
   }
-  if (config::kGroups * arguments.slot_rows <= 64) {
-    run_roles<64>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad, arguments);
+  if (config::kGroups * arguments.slot_rows <= kSmallTileRows) {
+    run_roles<kSmallTileRows>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad, arguments);
   } else {
-    run_roles<128>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad, arguments);
+    run_roles<kLargeTileRows>(shared, &query, &key, &value, &output_grad, &key_grad, &value_grad, arguments);
   }
 }

@@ -1,13 +1,17 @@
-// Gradients of keys and values for compute capability 9.0: a tile of 128 keys stays, the queries that see it
-// stream past, 64 at a time, through all heads of its group. Nothing is accumulated in memory.
+// Gradients of keys and values for compute capability 9.0: a tile of keys stays, the queries that see it
+// stream past through all heads of its group. Nothing is accumulated in memory.
 //
-//   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items; warp 2: LSE and delta of
-//   the queries
-//   warpgroups 1-2  64 keys each: scores and their gradient, transposed, then both products. Of at most 64
-//   keys each takes every other tile of queries
+//   load     one thread loads tiles
+//   draw     one thread draws items
+//   stats    LSE and delta of the queries
+//   consume  warpgroups, 64 keys each: scores and their gradient, transposed, then both products. Of at most
+//   64 keys each takes every other tile of queries
 namespace jfa::kernel::keys {
 
+using Config = config::Keys;
+
 struct Control {
+  using Config = config::Keys;
   BackwardPipeline<KeyTile> pipeline;
   alignas(16) QueryStats stats[kStreamedStages][kStreamedRows];
 };
@@ -33,8 +37,9 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     if (item.head < 0) break;
     const KeyTile& tile = item.tile;
     const Share share = share_of(tile.rows, consumer);
-    const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0) + box_bytes(share.first_row),
-                                     shared.stationary_tile(stationary.slot, 1) + box_bytes(share.first_row)};
+    const StationaryTile stationary_tiles[2] = {
+        shared.stationary[stationary.slot][0].from_row(share.first_row),
+        shared.stationary[stationary.slot][1].from_row(share.first_row)};
     float key_gradient[kGradientRegisters], value_gradient[kGradientRegisters];
 #pragma unroll
     for (int i = 0; i < kGradientRegisters; ++i) key_gradient[i] = value_gradient[i] = 0.0f;
@@ -47,10 +52,10 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
           pass(pipeline.streamed_full, pipeline.streamed_empty, streamed);
           continue;
         }
-        const u32 streamed_tiles[2] = {shared.streamed_tile(streamed.slot, 0),
-                                       shared.streamed_tile(streamed.slot, 1)};
+        const StreamedTile streamed_tiles[2] = {shared.streamed[streamed.slot][0],
+                                                shared.streamed[streamed.slot][1]};
         float scores[kScoreRegisters], gradients[kScoreRegisters];
-        u32 probabilities[4][4], score_grads[4][4];
+        u32 probabilities[kStreamedSteps][4], score_grads[kStreamedSteps][4];
         streamed.wait_full(pipeline.streamed_full);
         issue_scores(scores, gradients, {opaque(stationary_tiles[0]), opaque(stationary_tiles[1])},
                      streamed_tiles);
@@ -75,7 +80,7 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
     }
 
     if (share.split) {
-      const SpareRows place{shared.stationary_tile(stationary.slot, 0)};
+      const SpareRows place{shared.stationary[stationary.slot].address};
       add_consumers(key_gradient, consumer, place);
       add_consumers(value_gradient, consumer, place);
       fence_proxy_async_shared();
@@ -97,7 +102,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
 
 }  // namespace jfa::kernel::keys
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Keys::kThreads,
+                                             jfa::kernel::config::Keys::kCtas)
     jfa_backward_keys(const __grid_constant__ jfa::kernel::TensorMap query,
                       const __grid_constant__ jfa::kernel::TensorMap key,
                       const __grid_constant__ jfa::kernel::TensorMap value,
@@ -117,20 +123,20 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   __syncthreads();
 
   if (threadIdx.x < kWarpgroupThreads) {
-    setmaxnreg_dec<40>();
+    setmaxnreg_dec<Config::LoadWarps::kRegisters>();
     const int warp = threadIdx.x / 32;
-    if (warp == 0) {
+    if (warp == Config::LoadWarps::kFirst) {
       if (elect_sync()) load(shared, &query, &key, &value, &output_grad);
-    } else if (warp == 1) {
+    } else if (warp == Config::DrawWarps::kFirst) {
       if (elect_sync()) {
         draw_items(pipeline.queue, arguments.key_tiles, &arguments.header->key_tile_count,
                    arguments.query_heads / config::kGroups, &arguments.header->next_key_item);
       }
-    } else if (warp == 2) {
+    } else if (warp == Config::StatsWarps::kFirst) {
       load_stats(shared, arguments);
     }
   } else {
-    setmaxnreg_inc<232>();
+    setmaxnreg_inc<Config::ConsumeWarps::kRegisters>();
     consume(shared, &key_grad, &value_grad, arguments);
   }
 }

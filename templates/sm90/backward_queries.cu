@@ -1,20 +1,24 @@
-// The query's gradient for compute capability 9.0: a tile of 128 queries stays, the keys it sees stream past,
-// 64 at a time. A query that the whole batch shares stays for all sequences of a part; parts are summed
+// The query's gradient for compute capability 9.0: a tile of queries stays, the keys it sees stream past. A
+// query that the whole batch shares stays for all sequences of a part; parts are summed
 // later, in order.
 //
-//   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items
-//   warpgroups 1-2  64 queries each: scores, their gradient, and its product with the keys. Of at most 64
-//   queries each takes every other tile of keys
+//   load     one thread loads tiles
+//   draw     one thread draws items
+//   consume  warpgroups, 64 queries each: scores, their gradient, and its product with the keys. Of at most
+//   64 queries each takes every other tile of keys
 namespace jfa::kernel::queries {
 
+using Config = config::Queries;
+
 struct Control {
+  using Config = config::Queries;
   BackwardPipeline<QueryRun> pipeline;
 };
 
 // One tile of a run: adds to the gradient.
 __device__ inline void attend(const BackwardShared<Control>& shared, const QueryTile& tile, int head,
                               const Share& share, int consumer, const BackwardArguments& arguments,
-                              const u32 (&stationary_tiles)[2], Ring<kStreamedStages>& streamed,
+                              const StationaryTile (&stationary_tiles)[2], Ring<kStreamedStages>& streamed,
                               float (&gradient)[kGradientRegisters]) {
   BackwardPipeline<QueryRun>& pipeline = shared.control->pipeline;
   const int first_row = share.first_row + fragment_first_row();
@@ -37,10 +41,10 @@ __device__ inline void attend(const BackwardShared<Control>& shared, const Query
       pass(pipeline.streamed_full, pipeline.streamed_empty, streamed);
       continue;
     }
-    const u32 streamed_tiles[2] = {shared.streamed_tile(streamed.slot, 0),
-                                   shared.streamed_tile(streamed.slot, 1)};
+    const StreamedTile streamed_tiles[2] = {shared.streamed[streamed.slot][0],
+                                            shared.streamed[streamed.slot][1]};
     float scores[kScoreRegisters], gradients[kScoreRegisters];
-    u32 score_grads[4][4];
+    u32 score_grads[kStreamedSteps][4];
     streamed.wait_full(pipeline.streamed_full);
     issue_scores(scores, gradients, stationary_tiles, streamed_tiles);
     const Seen tile_seen = seen.from(first);
@@ -80,13 +84,13 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
       tile = arguments.query_tiles[run.first_tile + i * run.tile_step];
       if (skipped(run, tile)) continue;
       const Share share = share_of(tile.rows, consumer);
-      const u32 stationary_tiles[2] = {
-          shared.stationary_tile(stationary.slot, 0) + box_bytes(share.first_row),
-          shared.stationary_tile(stationary.slot, 1) + box_bytes(share.first_row)};
+      const StationaryTile stationary_tiles[2] = {
+          shared.stationary[stationary.slot][0].from_row(share.first_row),
+          shared.stationary[stationary.slot][1].from_row(share.first_row)};
       stationary.wait_full(pipeline.stationary_full);
       attend(shared, tile, item.head, share, consumer, arguments, stationary_tiles, streamed, gradient);
       if (run.part < 0 && share.split) {
-        add_consumers(gradient, consumer, SpareRows{shared.stationary_tile(stationary.slot, 0)});
+        add_consumers(gradient, consumer, SpareRows{shared.stationary[stationary.slot].address});
         fence_proxy_async_shared();
       }
       const int valid_rows = tile.rows - consumer * kConsumerRows;
@@ -118,7 +122,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, const Tens
 
 }  // namespace jfa::kernel::queries
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Queries::kThreads,
+                                             jfa::kernel::config::Queries::kCtas)
     jfa_backward_queries(const __grid_constant__ jfa::kernel::TensorMap query,
                          const __grid_constant__ jfa::kernel::TensorMap key,
                          const __grid_constant__ jfa::kernel::TensorMap value,
@@ -137,18 +142,18 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   __syncthreads();
 
   if (threadIdx.x < kWarpgroupThreads) {
-    setmaxnreg_dec<40>();
+    setmaxnreg_dec<Config::LoadWarps::kRegisters>();
     const int warp = threadIdx.x / 32;
-    if (warp == 0) {
+    if (warp == Config::LoadWarps::kFirst) {
       if (elect_sync()) load(shared, arguments, &query, &key, &value, &output_grad);
-    } else if (warp == 1) {
+    } else if (warp == Config::DrawWarps::kFirst) {
       if (elect_sync()) {
         draw_items(pipeline.queue, arguments.query_runs, &arguments.header->query_run_count,
                    arguments.query_heads, &arguments.header->next_item);
       }
     }
   } else {
-    setmaxnreg_inc<232>();
+    setmaxnreg_inc<Config::ConsumeWarps::kRegisters>();
     consume(shared, &query_grad, arguments);
   }
 }

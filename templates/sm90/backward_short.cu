@@ -1,11 +1,16 @@
-// All gradients in one pass for compute capability 9.0, of sequences whose keys fit one tile of 128.
+// All gradients in one pass for compute capability 9.0, of sequences whose keys fit one tile.
 //
-//   warpgroup 0     warp 0: one thread loads tiles; warp 1: one thread draws items; warp 2: LSE of the
-//   queries; warp 3: one thread stores gradients
-//   warpgroups 1-2  64 keys each: scores and their gradient, transposed, and the products of their keys;
+//   load     one thread loads tiles
+//   draw     one thread draws items
+//   stats    LSE of the queries
+//   store    one thread stores gradients
+//   consume  warpgroups, 64 keys each: scores and their gradient, transposed, and the products of their keys;
 //   delta of every other half of the queries; of the query's gradient every other column block, from all keys
 namespace jfa::kernel::short_keys {
 
+static_assert(Config::ConsumeWarps::kCount == kConsumerWarps);
+using ScoreGradTile = Config::RoundedScoreGrads::Stage;
+using QueryGradTile = Config::StagedQueryGrad::Stage;
 constexpr int kOwnBoxes = (config::kBoxes + kConsumers - 1) / kConsumers;
 constexpr int kBoxRegisters = config::kBoxDim / 2;
 
@@ -31,39 +36,35 @@ __device__ inline Seen seen_from(const KeyTile& tile, int consumer, int first) {
 }
 
 // Column block `box` of the query's gradient.
-__device__ inline void multiply_keys(float (&gradient)[kBoxRegisters], u32 score_grad, u32 keys, int box) {
-#pragma unroll
-  for (int k = 0; k < kTileRows / 16; ++k) {
-    wgmma_ss<true, true>(gradient, descriptor_n_major<kTileRows>(score_grad, k),
-                         descriptor_n_major<kTileRows>(keys + box * box_bytes(kTileRows), k), k > 0);
-  }
+__device__ inline void multiply_keys(float (&gradient)[kBoxRegisters], ScoreGradTile score_grads,
+                                     StationaryTile keys, int box) {
+  mma_atb(gradient, score_grads, keys.from_box(box));
 }
 
-__device__ inline void stage_query_grad(u32 tile, int consumer,
+__device__ inline void stage_query_grad(QueryGradTile tile, int consumer,
                                         const float (&gradient)[kOwnBoxes][kBoxRegisters], float factor) {
   const float factors[2] = {factor, factor};
 #pragma unroll
   for (int own = 0; own < kOwnBoxes; ++own) {
     const int box = own * kConsumers + consumer;
-    if (has_box(own, consumer))
-      stage_fragment<kStreamedRows>(tile + box * box_bytes(kStreamedRows), gradient[own], factors);
+    if (has_box(own, consumer)) stage_fragment(tile.from_box(box), gradient[own], factors);
   }
 }
 
 // One streamed tile: adds to the gradients of keys and values, and stages the query's.
-__device__ inline void attend(const Shared<Control>& shared, const u32 (&stationary)[2],
-                              const u32 (&streamed)[2], QueryStats* stats, const KeyTile& tile, int first,
-                              const ShortArguments& arguments, int consumer, Ring<1>& outputs,
+__device__ inline void attend(const Shared<Control>& shared, const StationaryTile (&stationary)[2],
+                              const StreamedTile (&streamed)[2], QueryStats* stats, const KeyTile& tile,
+                              int first, const ShortArguments& arguments, int consumer, Ring<1>& outputs,
                               Ring<1>& query_grads, float (&key_gradient)[kGradientRegisters],
                               float (&value_gradient)[kGradientRegisters]) {
   Pipeline& pipeline = shared.control->pipeline;
   const u32 half = box_bytes(consumer * kConsumerRows);
   float scores[kScoreRegisters], gradients[kScoreRegisters];
-  u32 probabilities[4][4], score_grads[4][4];
+  u32 probabilities[kStreamedSteps][4], score_grads[kStreamedSteps][4];
   issue_scores(scores, gradients, {opaque(stationary[0] + half), opaque(stationary[1] + half)}, streamed);
   // Meanwhile delta, half of the rows each.
   outputs.wait_full(pipeline.output_full);
-  add_delta(stats, shared.output, streamed[1],
+  add_delta(stats, shared.output[0], streamed[1],
             opaque(consumer * kStreamedRows / kConsumers + threadIdx.x % kWarpgroupThreads / 4));
   __syncwarp();
   release(pipeline.output_empty, outputs.slot);
@@ -78,7 +79,7 @@ __device__ inline void attend(const Shared<Control>& shared, const u32 (&station
   differentiate<1>(scores, gradients, [&](int i) { return stats[fragment_column(i)].delta; });
   pack_fragment(gradients, score_grads);
   query_grads.wait_empty(pipeline.query_grad_empty);
-  stage_packed<kTileRows>(shared.score_grad + half, score_grads);
+  stage_packed(shared.score_grads[0] + half, score_grads);
   fence_proxy_async_shared();
   sync_consumers();
 
@@ -88,7 +89,7 @@ __device__ inline void attend(const Shared<Control>& shared, const u32 (&station
   for (int own = 0; own < kOwnBoxes; ++own) {
     // A column block too few: both multiply the last one, since a product may not be left to one of them.
     const int box = min(own * kConsumers + consumer, config::kBoxes - 1);
-    multiply_keys(query_gradient[own], shared.score_grad, stationary[0], box);
+    multiply_keys(query_gradient[own], shared.score_grads[0], stationary[0], box);
   }
   wgmma_commit_group();
   multiply_streamed(key_gradient, score_grads, streamed[0]);
@@ -96,7 +97,7 @@ __device__ inline void attend(const Shared<Control>& shared, const u32 (&station
 #pragma unroll
   for (float(&box)[kBoxRegisters] : query_gradient) pin(box);
   sync_consumers();  // nobody reads the score gradients any more
-  stage_query_grad(shared.score_grad, consumer, query_gradient, arguments.scale);
+  stage_query_grad(shared.query_grad[0], consumer, query_gradient, arguments.scale);
   wgmma_wait_group<0>();
   pin(value_gradient);
   pin(key_gradient);
@@ -114,8 +115,8 @@ __device__ inline void consume(const Shared<Control>& shared, const ShortArgumen
     const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const KeyTile& tile = item.tile;
-    const u32 stationary_tiles[2] = {shared.stationary_tile(stationary.slot, 0),
-                                     shared.stationary_tile(stationary.slot, 1)};
+    const StationaryTile stationary_tiles[2] = {shared.stationary[stationary.slot][0],
+                                                shared.stationary[stationary.slot][1]};
     float key_gradient[kGradientRegisters], value_gradient[kGradientRegisters];
 #pragma unroll
     for (int i = 0; i < kGradientRegisters; ++i) key_gradient[i] = value_gradient[i] = 0.0f;
@@ -127,13 +128,13 @@ __device__ inline void consume(const Shared<Control>& shared, const ShortArgumen
         streamed.wait_full(pipeline.streamed_full);
         if (sees_keys(tile, first)) {
           attend(shared, stationary_tiles,
-                 {shared.streamed_tile(streamed.slot, 0), shared.streamed_tile(streamed.slot, 1)},
+                 {shared.streamed[streamed.slot][0], shared.streamed[streamed.slot][1]},
                  shared.control->stats[streamed.slot], tile, first, arguments, consumer, outputs, query_grads,
                  key_gradient, value_gradient);
         } else {
           query_grads.wait_empty(pipeline.query_grad_empty);
           const float zeros[kOwnBoxes][kBoxRegisters] = {};
-          stage_query_grad(shared.score_grad, consumer, zeros, 1.0f);
+          stage_query_grad(shared.query_grad[0], consumer, zeros, 1.0f);
         }
         fence_proxy_async_shared();
         __syncwarp();
@@ -157,7 +158,8 @@ __device__ inline void consume(const Shared<Control>& shared, const ShortArgumen
 
 }  // namespace jfa::kernel::short_keys
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Short::kThreads,
+                                             jfa::kernel::config::Short::kCtas)
     jfa_backward_short(const __grid_constant__ jfa::kernel::TensorMap query,
                        const __grid_constant__ jfa::kernel::TensorMap key,
                        const __grid_constant__ jfa::kernel::TensorMap value,
@@ -179,22 +181,22 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   __syncthreads();
 
   if (threadIdx.x < kWarpgroupThreads) {
-    setmaxnreg_dec<40>();
+    setmaxnreg_dec<Config::LoadWarps::kRegisters>();
     const int warp = threadIdx.x / 32;
-    if (warp == 0) {
+    if (warp == Config::LoadWarps::kFirst) {
       if (elect_sync()) short_keys::load(shared, &query, &key, &value, &output, &output_grad);
-    } else if (warp == 1) {
+    } else if (warp == Config::DrawWarps::kFirst) {
       if (elect_sync()) {
         draw_items(pipeline.queue, arguments.tiles, &arguments.header->short_tile_count,
                    arguments.query_heads / config::kGroups, &arguments.header->next_short_item);
       }
-    } else if (warp == 2) {
+    } else if (warp == Config::StatsWarps::kFirst) {
       load_stats(shared, arguments);
     } else {
       if (elect_sync()) short_keys::store(shared, &query_grad, &key_grad, &value_grad);
     }
   } else {
-    setmaxnreg_inc<232>();
+    setmaxnreg_inc<Config::ConsumeWarps::kRegisters>();
     short_keys::consume(shared, arguments);
   }
 }

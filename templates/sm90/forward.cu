@@ -1,21 +1,24 @@
-// The forward entry for compute capability 9.0: one CTA an SM, one 128-row query tile at a time.
+// The forward entry for compute capability 9.0: one CTA an SM, one query tile at a time.
 //
-//   warpgroup 0     warp 0: one thread loads queries, keys and values; warp 1: one thread draws work items
-//   warpgroups 1-2  products, softmax and store of 64 query rows each
+//   load     one thread loads queries, keys and values
+//   draw     one thread draws work items
+//   consume  warpgroups: products, softmax and store of 64 query rows each
 //
 // A tile of at most 64 rows is shared by both consumer warpgroups: each takes every other key tile, and the
 // first merges the two results. The scores of the next key tile are computed while the softmax of this one
 // runs.
 namespace jfa::kernel {
 
-constexpr int kConsumers = 2;
-constexpr int kConsumerRows = 64;
-constexpr int kConsumerWarps = 4 * kConsumers;
+using Config = config::Forward;
+constexpr int kConsumerWarps = Config::ConsumeWarps::kCount;
+constexpr int kConsumers = 32 * kConsumerWarps / kWarpgroupThreads;
+constexpr int kConsumerRows = kTileRows / kConsumers;
+static_assert(kConsumerRows == kMmaRows);
 constexpr int kOutputRegisters = config::kPaddedDim / 2;
 
 // Named barriers; 0 is __syncthreads.
 constexpr int kStagingBarrier = 1;  // + consumer
-constexpr int kMergeBarrier = 3;
+constexpr int kMergeBarrier = kStagingBarrier + kConsumers;
 
 struct Control {
   Pipeline pipeline;
@@ -44,24 +47,25 @@ __device__ inline void pass_tile(Pipeline& pipeline, Ring<kKeyValueStages>& tile
   for (int i = 0; i < 2; ++i) pass(pipeline.key_value_full, pipeline.key_value_empty, tiles);
 }
 
-__device__ inline void multiply_keys(float (&scores)[64], u32 query, u32 keys) {
-#pragma unroll
-  for (int k = 0; k < config::kPaddedDim / 16; ++k)
-    wgmma_ss(scores, descriptor_k_major<kTileRows>(query, k), descriptor_k_major<kTileRows>(keys, k), k > 0);
+using QueriesTile = Config::Queries::Stage;
+using KeysTile = Config::KeysAndValues::Stage;
+constexpr int kProbabilitySteps = KeysTile::kRows / kMmaDepth;
+
+__device__ inline void multiply_keys(float (&scores)[kScoreRegisters], QueriesTile query, KeysTile keys) {
+  mma_abt(scores, query, keys);
   wgmma_commit_group();
 }
 
-__device__ inline void multiply_values(float (&output)[kOutputRegisters], const u32 (&probabilities)[8][4],
-                                       u32 values, bool accumulate) {
-#pragma unroll
-  for (int k = 0; k < kTileRows / 16; ++k)
-    wgmma_rs(output, probabilities[k], descriptor_n_major<kTileRows>(values, k), accumulate || k > 0);
+__device__ inline void multiply_values(float (&output)[kOutputRegisters],
+                                       const u32 (&probabilities)[kProbabilitySteps][4], KeysTile values,
+                                       bool accumulate) {
+  mma_ab(output, probabilities, values, accumulate);
   wgmma_commit_group();
 }
 
 // All key tiles of a share: unnormalised output and row states.
 __device__ inline void attend(const Shared<Control>& shared, const QueryTile& tile, const Share& share,
-                              int count, u32 query, float scale_log2, Ring<kKeyValueStages>& tiles,
+                              int count, QueriesTile query, float scale_log2, Ring<kKeyValueStages>& tiles,
                               float (&output)[kOutputRegisters], RowState (&rows)[2]) {
   Pipeline& pipeline = shared.control->pipeline;
   const int row = share.first_row + fragment_first_row();
@@ -72,15 +76,15 @@ __device__ inline void attend(const Shared<Control>& shared, const QueryTile& ti
       keys[r] = {interval[r].begin - j * kTileRows, interval[r].end - j * kTileRows};
   };
 
-  float scores[64];
+  float scores[kScoreRegisters];
   float factor[2];
-  u32 probabilities[8][4];
+  u32 probabilities[kProbabilitySteps][4];
   Interval keys[2];
 
   for (int j = 0; j < share.first_tile; ++j) pass_tile(pipeline, tiles);
   tiles.wait_full(pipeline.key_value_full);
   wgmma_fence();
-  multiply_keys(scores, query, shared.key_value_tile(tiles.slot));
+  multiply_keys(scores, query, shared.keys_and_values[tiles.slot]);
   wgmma_wait_group<0>();
   pin(scores);
   release(pipeline.key_value_empty, tiles.slot);
@@ -99,8 +103,8 @@ __device__ inline void attend(const Shared<Control>& shared, const QueryTile& ti
     values.wait_full(pipeline.key_value_full);
     pin(output);
     wgmma_fence();
-    multiply_keys(scores, query, shared.key_value_tile(tiles.slot));
-    multiply_values(output, probabilities, shared.key_value_tile(values.slot), accumulate);
+    multiply_keys(scores, query, shared.keys_and_values[tiles.slot]);
+    multiply_values(output, probabilities, shared.keys_and_values[values.slot], accumulate);
     accumulate = true;
     wgmma_wait_group<1>();
     pin(scores);
@@ -119,7 +123,7 @@ __device__ inline void attend(const Shared<Control>& shared, const QueryTile& ti
   values.wait_full(pipeline.key_value_full);
   pin(output);
   wgmma_fence();
-  multiply_values(output, probabilities, shared.key_value_tile(values.slot), accumulate);
+  multiply_values(output, probabilities, shared.keys_and_values[values.slot], accumulate);
   wgmma_wait_group<0>();
   pin(output);
   release(pipeline.key_value_empty, values.slot);
@@ -133,7 +137,7 @@ __device__ inline void merge(const Shared<Control>& shared, int consumer, float 
   const int thread = threadIdx.x % kWarpgroupThreads;
   const int row = fragment_first_row();
   RowState* states = shared.control->merged;
-  const u32 staging = shared.output + thread * 4;
+  const u32 staging = shared.output.address + thread * 4;
   bar_sync(kMergeBarrier, kConsumers * kWarpgroupThreads);  // the staging tile is free
   if (consumer == 1) {
 #pragma unroll
@@ -173,7 +177,9 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
   const int consumer = threadIdx.x / kWarpgroupThreads - 1;
   const int thread = threadIdx.x % kWarpgroupThreads;
   const bool leader = thread == 0;
-  const u32 staging = shared.output + consumer * (kTileBytes / kConsumers);
+  // Each consumer has a tile of its own rows.
+  using StagingTile = Config::Output::Stage::WithRows<kConsumerRows>;
+  const StagingTile staging = {shared.output.address + consumer * StagingTile::kBytes};
   Ring<kItemStages> items;
   Ring<kQueryStages> queries;
   Ring<kKeyValueStages> tiles;
@@ -190,7 +196,7 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
       if (share.idle) {
         for (int j = 0; j < count; ++j) pass_tile(pipeline, tiles);
       } else {
-        const u32 query = shared.query_tile(queries.slot) + share.first_row * config::kSwizzleBytes;
+        const QueriesTile query = shared.queries[queries.slot].from_row(share.first_row);
         attend(shared, tile, share, count, query, arguments.scale_log2, tiles, output, rows);
       }
       release(pipeline.query_empty, queries.slot);
@@ -221,12 +227,11 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
       continue;
     }
     bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-    stage_fragment<kConsumerRows>(staging, output, inverse_sum);
+    stage_fragment(staging, output, inverse_sum);
     fence_proxy_async_shared();
     bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
     if (leader) {
-      store_tile<kConsumerRows, kConsumerRows>(output_map, item.head, tile.output_row + first_row, valid_rows,
-                                               staging);
+      store_tile(output_map, item.head, tile.output_row + first_row, valid_rows, staging);
       cp_async_bulk_commit_group();
     }
     if (arguments.lse != nullptr && thread % 4 == 0) {
@@ -241,7 +246,8 @@ __device__ inline void consume(const Shared<Control>& shared, const TensorMap* o
 
 }  // namespace jfa::kernel
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Forward::kThreads,
+                                             jfa::kernel::config::Forward::kCtas)
     jfa_forward(const __grid_constant__ jfa::kernel::TensorMap query,
                 const __grid_constant__ jfa::kernel::TensorMap key,
                 const __grid_constant__ jfa::kernel::TensorMap value,
@@ -259,16 +265,16 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   __syncthreads();
 
   if (threadIdx.x < kWarpgroupThreads) {
-    setmaxnreg_dec<24>();
-    if (threadIdx.x / 32 == 0) {
+    setmaxnreg_dec<Config::LoadWarps::kRegisters>();
+    if (threadIdx.x / 32 == Config::LoadWarps::kFirst) {
       if (elect_sync()) load(shared, pipeline, &query, &key, &value);
-    } else if (threadIdx.x / 32 == 1) {
+    } else if (threadIdx.x / 32 == Config::DrawWarps::kFirst) {
       if (elect_sync())
         draw_items(pipeline.queue, arguments.tiles, &arguments.header->tile_count, arguments.query_heads,
                    &arguments.header->next_item);
     }
   } else {
-    setmaxnreg_inc<240>();
+    setmaxnreg_inc<Config::ConsumeWarps::kRegisters>();
     consume(shared, &output, arguments);
   }
 }

@@ -33,31 +33,30 @@ __device__ inline void pack_fragment(const float (&p)[kRegisters], u32 (&packed)
   for (int i = 0; i < kRegisters / 2; ++i) packed[i / 4][i % 4] = cvt_rn_x2(p[2 * i], p[2 * i + 1]);
 }
 
-// Rounded rows, times a factor each, into a swizzled tile of kRows rows; `tile` is where this warpgroup's
-// first row lies.
-template <int kRows, int kRegisters>
-__device__ inline void stage_fragment(u32 tile, const float (&d)[kRegisters], const float (&factor)[2]) {
+// Rounded rows, times a factor each, into a swizzled tile, from this warpgroup's first row on.
+template <class Tile, int kRegisters>
+__device__ inline void stage_fragment(Tile tile, const float (&d)[kRegisters], const float (&factor)[2]) {
   const u32 row = fragment_first_row();
 #pragma unroll
   for (int i = 0; i < kRegisters; i += 2) {
     const int r = fragment_row(i);
     const int column = 8 * (i >> 2);
-    const u32 box = tile + column / config::kBoxDim * box_bytes(kRows);
-    const u32 offset = swizzled_offset(row + 8 * r, column % config::kBoxDim / 8) + threadIdx.x % 4 * 4;
+    const u32 box = tile.address + column / Tile::kBoxDim * Tile::kBoxBytes;
+    const u32 offset = swizzled_offset(row + 8 * r, column % Tile::kBoxDim / 8) + threadIdx.x % 4 * 4;
     st_shared(box + offset, cvt_rn_x2(d[i] * factor[r], d[i + 1] * factor[r]));
   }
 }
 
 // The same of rows that are rounded already, as pack_fragment() left them.
-template <int kRows, int kSteps>
-__device__ inline void stage_packed(u32 tile, const u32 (&packed)[kSteps][4]) {
+template <class Tile, int kSteps>
+__device__ inline void stage_packed(Tile tile, const u32 (&packed)[kSteps][4]) {
   const u32 row = fragment_first_row();
 #pragma unroll
   for (int i = 0; i < 4 * kSteps; ++i) {
     const int column = 8 * (i >> 1);
-    const u32 box = tile + column / config::kBoxDim * box_bytes(kRows);
+    const u32 box = tile.address + column / Tile::kBoxDim * Tile::kBoxBytes;
     const u32 offset =
-        swizzled_offset(row + 8 * fragment_row(2 * i), column % config::kBoxDim / 8) + threadIdx.x % 4 * 4;
+        swizzled_offset(row + 8 * fragment_row(2 * i), column % Tile::kBoxDim / 8) + threadIdx.x % 4 * 4;
     st_shared(box + offset, packed[i / 4][i % 4]);
   }
 }

@@ -1,5 +1,8 @@
-// Online softmax of a 64 x 128 accumulator fragment: each thread holds two rows, a quad of lanes shares them.
+// Online softmax of a 64 x kTileRows accumulator fragment: each thread holds two rows, a quad of lanes shares
+// them.
 namespace jfa::kernel {
+
+constexpr int kScoreRegisters = kTileRows / 2;
 
 // Up to this reference a product with the scale may stay unrounded inside the exponent. Its distance from the
 // rounded one, here at most 1/32, is a common factor of a row's probabilities, and cancels; beyond, it would
@@ -8,21 +11,21 @@ constexpr float kFusedReference = 1 << 20;
 
 // Scores become ex2(score - reference), unnormalised; `factor` is for what the rows accumulated before. Sums
 // are of this thread's columns only. keys: what each row sees, counted from the tile's first column.
-__device__ inline void softmax_fragment(float (&scores)[64], const Interval (&keys)[2], float scale_log2,
-                                        RowState (&rows)[2], float (&factor)[2]) {
+__device__ inline void softmax_fragment(float (&scores)[kScoreRegisters], const Interval (&keys)[2],
+                                        float scale_log2, RowState (&rows)[2], float (&factor)[2]) {
   // A positive scale is applied inside the exponent; otherwise the largest score is not the largest product,
   // and the products come first. Masking comes after either, since 0 * -inf is no score.
   float scale = scale_log2;
   if (!(scale_log2 > 0.0f)) {
 #pragma unroll
-    for (int i = 0; i < 64; ++i) scores[i] *= scale_log2;
+    for (int i = 0; i < kScoreRegisters; ++i) scores[i] *= scale_log2;
     scale = 1.0f;
   }
   const bool masked =
       keys[0].begin > 0 || keys[0].end < kTileRows || keys[1].begin > 0 || keys[1].end < kTileRows;
   if (__any_sync(0xffffffff, masked)) {
 #pragma unroll
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < kScoreRegisters; ++i) {
       const Interval& row = keys[fragment_row(i)];
       const int column = fragment_column(i);
       if (column < row.begin || column >= row.end) scores[i] = kMinusInfinity;
@@ -30,7 +33,8 @@ __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&ke
   }
   float maximum[2] = {kMinusInfinity, kMinusInfinity};
 #pragma unroll
-  for (int i = 0; i < 64; ++i) maximum[fragment_row(i)] = fmaxf(maximum[fragment_row(i)], scores[i]);
+  for (int i = 0; i < kScoreRegisters; ++i)
+    maximum[fragment_row(i)] = fmaxf(maximum[fragment_row(i)], scores[i]);
   // The vote is by each lane's own columns, so that it runs beside the quads' shuffles: a reference that has
   // grown large did so in some lane. One from an earlier tile that no score here comes near leaves zeros.
   bool large = false;
@@ -43,7 +47,7 @@ __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&ke
   }
   if (__any_sync(0xffffffff, large)) {
 #pragma unroll
-    for (int i = 0; i < 64; ++i) scores[i] *= scale;
+    for (int i = 0; i < kScoreRegisters; ++i) scores[i] *= scale;
     scale = 1.0f;
   }
   float reference[2];
@@ -53,7 +57,7 @@ __device__ inline void softmax_fragment(float (&scores)[64], const Interval (&ke
     reference[r] = subtrahend(rows[r]);
   }
 #pragma unroll
-  for (int i = 0; i < 64; ++i) {
+  for (int i = 0; i < kScoreRegisters; ++i) {
     scores[i] = ex2_approx(fmaf(scores[i], scale, -reference[fragment_row(i)]));
     rows[fragment_row(i)].sum += scores[i];
   }

@@ -1,11 +1,11 @@
 # What the built libraries show to those who link them: jfa's names and nothing else.
 cmake_minimum_required(VERSION 3.25)
 
-# names_of(result nm-argument...): the symbols that nm lists, without their versions.
+# names_of(result nm-argument...): the symbols that nm lists, without their versions and those that may be missing.
 function(names_of result)
   execute_process(COMMAND ${NM} --format=posix ${ARGN} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX MATCHALL "[^\n]+" lines "${text}")
-  list(FILTER lines EXCLUDE REGEX ":$")  # of an archive's members
+  list(FILTER lines EXCLUDE REGEX ":$| w ")  # an archive's member; weak and undefined
   list(TRANSFORM lines REPLACE "[ @].*" "")
   list(SORT lines)
   set(${result} ${lines} PARENT_SCOPE)

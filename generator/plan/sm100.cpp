@@ -1,0 +1,171 @@
+// Compute capability 10.x: tcgen05, accumulators in tensor memory.
+#include <utility>
+
+#include "generator/dtype.h"
+#include "generator/plan/family.h"
+
+namespace jfa {
+namespace {
+
+constexpr auto kFit = Knob::kAsManyAsFit;
+using enum Knob::Scope;
+
+// What split_* and *_items reserve of a workspace is asked for before a device is known, so these can only be
+// lowered, and least_part_tiles and long_key_tiles only be raised.
+constexpr Knob kKnobs[] = {
+    {kForward, "query_stages", 1, 4, 1, 2, "query tiles in flight"},
+    {kForward, "key_value_stages", 2, 8, 1, kFit, "key and value tiles in flight"},
+    {kForward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
+    {kForward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 output first"},
+    {kForward, "split_items", 0, 160, 1, 160, "launches of at most so many items cut long key ranges"},
+    {kForward, "split_long_items", 0, 640, 1, 640, "the same where sequences are long on average"},
+    {kForward, "long_key_tiles", 32, 1024, 1, 32, "key tiles from which on they are"},
+    {kForward, "split_parts", 1, 256, 1, 256, "parts of a launch that is cut"},
+    {kForward, "least_part_tiles", 4, 64, 1, 4, "key tiles of a part"},
+    {kBackward, "streamed_tile", 32, 64, 32, 64, "rows of a streamed tile, of keys and queries"},
+    {kBackward, "streamed_stages", 2, 8, 1, kFit, "pairs of streamed tiles in flight, of keys and queries"},
+    {kBackward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
+    {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"},
+    {kOwnQuery, "short_one_pass", 0, 1, 1, 1, "short sequences: 1 in one pass, 0 by the pair of entries"},
+    {kOwnQuery, "short_stages", 2, 8, 1, kFit, "pairs of streamed tiles in flight, of short sequences"},
+    {kSharedQuery, "broadcast_one_pass", 0, 1, 1, 1, "queries of one tile: 1 in one pass, 0 by the pair"},
+    {kSharedQuery, "broadcast_stages", 2, 8, 1, kFit, "pairs of key and value tiles in flight"},
+    {kSharedQuery, "output_grad_rows", 128, 256, 128, kFit, "rows of output gradient in flight"},
+    {kSharedQuery, "query_grad_items", 1, 512, 1, 512, "items of the query gradient, by the pair"},
+    {kSharedQuery, "broadcast_items", 1, 320, 1, 320, "items of the query gradient, in one pass"},
+};
+
+constexpr int kTensorColumns = 512;
+// Accumulators begin at multiples of so many columns, what feeds them at multiples of kOperandAlignment.
+constexpr int kAccumulatorAlignment = 128;
+constexpr int kOperandAlignment = 32;
+
+std::vector<Region> forward_tensor_map(const KernelPlan& plan, bool output_first) {
+  TensorLayout map(row_of(plan.spec.dtype).bytes);
+  const auto scores = [&] {
+    map.accumulator("Scores", "scores", plan.query_tile, plan.key_tile, kAccumulatorAlignment, 2);
+  };
+  if (!output_first) scores();
+  // Probabilities have columns of their own, so that no product overwrites what another, unordered with it,
+  // still reads.
+  map.accumulator("Accumulator", "output", plan.query_tile, plan.spec.padded_dim, kAccumulatorAlignment);
+  map.operand("Probabilities", "probabilities", plan.query_tile, plan.key_tile, kAccumulatorAlignment);
+  if (output_first) scores();
+  return map.regions();
+}
+
+KernelPlan plan_forward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
+  // The product thread waits for the next keys before it multiplies these values.
+  constexpr int kLeastKeyValueStages = 2;
+  constexpr int kControlBytes = 2048;
+  KernelPlan plan = plan_forward_entries(spec, family, choices, kControlBytes, kLeastKeyValueStages);
+  plan.tensor_memory_columns = kTensorColumns;
+  EntryPlan& main = std::get<ForwardPlan>(plan.entries).main;
+  main.roles = {{"Load", "loads queries, keys and values"},
+                {"Multiply", "issues the products"},
+                {"Draw", "draws work items"},
+                {"Allocate", "allocates tensor memory"},
+                {"Softmax", "softmax, rescale, normalise, store: one thread a query", 4}};
+  main.tensor_map = forward_tensor_map(plan, choices.take("tensor_order") != 0);
+  plan.fragments = forward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
+  append(plan.fragments, {"sm100/product.cuh", "sm100/row.cuh", "sm100/forward.cu"});
+  return plan;
+}
+
+// Of the two entries that have one side in place each; the queries' has no use for the probabilities.
+std::vector<Region> pair_tensor_map(const KernelPlan& plan, bool gradients_first,
+                                    const std::vector<std::pair<const char*, const char*>>& gradients) {
+  const int streamed = plan.backward().streamed_tile;
+  TensorLayout map(row_of(plan.spec.dtype).bytes);
+  const auto add_gradients = [&] {
+    for (const auto& [type, holds] : gradients)
+      map.accumulator(type, holds, plan.key_tile, plan.spec.padded_dim, kAccumulatorAlignment);
+  };
+  if (gradients_first) add_gradients();
+  map.accumulator("Scores", "scores", plan.key_tile, streamed, kOperandAlignment);
+  map.accumulator("ScoreGrads", "score gradients", plan.key_tile, streamed, kOperandAlignment);
+  map.operand("Probabilities", "probabilities", plan.key_tile, streamed, kOperandAlignment);
+  map.operand("RoundedScoreGrads", "rounded score gradients", plan.key_tile, streamed, kOperandAlignment);
+  if (!gradients_first) add_gradients();
+  return map.regions();
+}
+
+std::vector<Region> one_pass_tensor_map(const KernelPlan& plan, bool gradients_first, int query_rows) {
+  const int streamed = plan.backward().chunk_rows;
+  const int dim = plan.spec.padded_dim;
+  TensorLayout map(row_of(plan.spec.dtype).bytes);
+  const auto add_scores = [&] {
+    map.accumulator("Scores", "scores", plan.key_tile, streamed, kOperandAlignment);
+    map.accumulator("ScoreGrads", "score gradients", plan.key_tile, streamed, kOperandAlignment);
+    map.operand_over("Probabilities", "probabilities", plan.key_tile, streamed, "ScoreGrads");
+  };
+  if (!gradients_first) add_scores();
+  map.accumulator("KeyGrad", "key gradient", plan.key_tile, dim, kAccumulatorAlignment);
+  map.accumulator("ValueGrad", "value gradient", plan.key_tile, dim, kAccumulatorAlignment);
+  map.accumulator("QueryGrad", "query gradient", query_rows, dim, kAccumulatorAlignment);
+  if (gradients_first) add_scores();
+  return map.regions();
+}
+
+std::vector<WarpRole> pair_roles(const char* stats_task) {
+  return {{"Load", "loads tiles"},
+          {"Multiply", "issues the products"},
+          {"Draw", "draws work items"},
+          {"Stats", stats_task},
+          {"Gradients", "operands from scores, then the store: one thread a row", 4}};
+}
+
+std::vector<WarpRole> one_pass_roles() {
+  return {{"Load", "loads tiles"},
+          {"Draw", "draws work items"},
+          {"Stats", "LSE and delta of the queries"},
+          {"Store", "allocates tensor memory, stores gradients"},
+          {"Attend", "operands from scores: one thread a key", 4},
+          {"Unload", "gradients out of tensor memory: one thread a row", 4},
+          {"Multiply", "issues the products"}};
+}
+
+KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
+  constexpr ControlBytes kControl{.pair = 512, .one_pass = 1024};
+  // Scores of the next tile, or of the next keys, are issued before the products of this one.
+  constexpr BackwardLeast kLeast{.streamed = 2, .short_stages = 2, .pairs = 2};
+  KernelPlan plan =
+      plan_backward_entries(spec, family, choices, kControl, kLeast, choices.take("streamed_tile"));
+  plan.tensor_memory_columns = kTensorColumns;
+  const bool gradients_first = choices.take("tensor_order") != 0;
+  auto& backward = std::get<BackwardPlan>(plan.entries);
+  backward.keys.roles = pair_roles("allocates tensor memory, LSE and delta of the queries");
+  backward.keys.tensor_map =
+      pair_tensor_map(plan, gradients_first, {{"KeyGrad", "key gradient"}, {"ValueGrad", "value gradient"}});
+  backward.queries.roles = pair_roles("allocates tensor memory");
+  backward.queries.tensor_map = pair_tensor_map(plan, gradients_first, {{"QueryGrad", "query gradient"}});
+  plan.fragments = backward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
+  append(plan.fragments, {"sm100/product.cuh", "sm100/row.cuh", "sm100/backward.cuh",
+                          "sm100/backward_keys.cu", "sm100/backward_queries.cu"});
+  if (backward.broadcast) {
+    EntryPlan& main = backward.broadcast->main;
+    main.roles = one_pass_roles();
+    main.tensor_map = one_pass_tensor_map(plan, gradients_first, backward.broadcast->query_tile);
+    append(plan.fragments, {"sm100/fused.cuh"});
+    append(plan.fragments, one_pass_fragments(backward));
+    append(plan.fragments, {"sm100/backward_broadcast.cu"});
+  } else if (backward.short_keys) {
+    EntryPlan& main = backward.short_keys->main;
+    main.roles = one_pass_roles();
+    main.tensor_map = one_pass_tensor_map(plan, gradients_first, backward.chunk_rows);
+    append(plan.fragments, {"sm100/fused.cuh"});
+    append(plan.fragments, one_pass_fragments(backward));
+    append(plan.fragments, {"sm100/backward_short.cu"});
+  }
+  return plan;
+}
+
+}  // namespace
+
+const TargetFamily& sm100_family() {
+  static const TargetFamily family{
+      "sm100", {232448, kTensorColumns, 65536, 1024}, 8192, 128, kKnobs, plan_forward, plan_backward};
+  return family;
+}
+
+}  // namespace jfa

@@ -1,0 +1,76 @@
+// What may be chosen of a kernel beyond its specialisation: every knob has a name, a range and a default.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/spec.h"
+
+namespace jfa {
+
+/// Values by the names of knobs; a knob that is not named keeps its default.
+struct Tuning {
+  std::map<std::string, int, std::less<>> values;
+
+  bool empty() const { return values.empty(); }
+  auto operator<=>(const Tuning&) const = default;
+};
+
+/// Of "name=value,name=value"; kInvalidArgument naming the piece that is none. Empty text: no value.
+Result<Tuning> parse_tuning(std::string_view text);
+/// The same text again, names in order.
+std::string to_string(const Tuning& tuning);
+
+/// One knob of a target, as its plan file lists it.
+struct Knob {
+  /// Which specialisations have it. kOwnQuery, kSharedQuery: backwards without and with broadcast_q.
+  enum class Scope { kForward, kBackward, kOwnQuery, kSharedQuery };
+  /// A default that depends on the specialisation: as many as fit, up to `most`.
+  static constexpr int kAsManyAsFit = -1;
+
+  Scope scope;
+  std::string_view name;
+  int least, most;  // legal values: least, least + step … most; whether one fits is for the plan to say
+  int step;
+  int usual;  // the default
+  std::string_view what;
+};
+
+/// A knob with the value that a plan took for it.
+struct ChosenKnob {
+  Knob knob;
+  int value = 0;
+};
+
+/// The values of a tuning for one specialisation.
+class Choices {
+ public:
+  /// kInvalidArgument: a name that is no knob of this specialisation, a value outside the knob's range.
+  static Result<Choices> make(std::span<const Knob> knobs, const KernelSpec& spec, const Tuning& tuning);
+
+  /// The value, given or usual. as_many_as_fit: for a knob whose default that is. Notes what was taken.
+  int take(std::string_view name, int as_many_as_fit = 0);
+  /// All that were taken, in the order of the plan file.
+  std::vector<ChosenKnob> chosen() const;
+  /// The values among those given that differ from the defaults.
+  Tuning unusual() const;
+
+ private:
+  struct Choice {
+    Knob knob;
+    bool given = false;
+    bool taken = false;
+    int value = 0;
+    int usual = 0;  // resolved
+  };
+  std::vector<Choice> choices_;
+};
+
+/// A target's tuning without the values that concern other specialisations than this one.
+Tuning relevant(const Tuning& tuning, const KernelSpec& spec);
+
+}  // namespace jfa

@@ -1,0 +1,58 @@
+// Products of tiles by tcgen05.mma, issued by one thread: d (+)= a * b. Whatever is left out of a name's
+// letters is as it lies, `t` is transposed: rows of b are K in mma_ab and mma_atb, and N in mma_abt.
+namespace jfa::kernel {
+
+// `n`: columns of d that are computed, rows of b that are read.
+template <class D, class A, class B>
+__device__ inline void mma_abt(D d, A a, B b, int n, bool accumulate = false) {
+  for (int k = 0; k < A::kColumns / kMmaDepth; ++k) {
+    tcgen05_mma_ss(d.address, descriptor_k_major(a, k), descriptor_k_major(b, k),
+                   instruction_descriptor(n, false), accumulate || k > 0);
+  }
+}
+
+// a in tensor memory. `first`: this product starts d. By reference, to be read where it is used.
+template <class D, Element kElement, int kRows, int kColumns, class B>
+__device__ inline void mma_ab(D d, TensorTile<kElement, kRows, kColumns> a, B b, const bool& first) {
+  const u32 instruction = instruction_descriptor(B::kColumns, true);
+  for (int k = 0; k < kColumns / kMmaDepth; ++k) {
+    tcgen05_mma_ts(d.address, a + k * (kMmaDepth * kElementBytes / 4), descriptor_n_major(b, k), instruction,
+                   !first || k > 0);
+  }
+}
+
+// The same of the first `depth` columns of a, and rows of a stage of `b`.
+template <class D, class A, class Tiles>
+__device__ inline void mma_ab(D d, A a, const Tiles& b, int stage, int depth, const bool& first) {
+  for (int k = 0; k < depth / kMmaDepth; ++k) {
+    tcgen05_mma_ts(d.address, a + k * (kMmaDepth * kElementBytes / 4), descriptor_n_major(b[stage], k),
+                   instruction_descriptor(Tiles::Stage::kColumns, true), !first || k > 0);
+  }
+}
+
+// a in shared memory.
+template <class D, Element kElement, int kRows, int kColumns, int kSwizzleBytes, class B>
+__device__ inline void mma_ab(D d, SharedTile<kElement, kRows, kColumns, kSwizzleBytes> a, B b,
+                              bool accumulate) {
+  const u32 instruction = instruction_descriptor(B::kColumns, true);
+  for (int k = 0; k < kColumns / kMmaDepth; ++k) {
+    tcgen05_mma_ss(d.address, descriptor_k_major(a, k), descriptor_n_major(b, k), instruction,
+                   accumulate || k > 0);
+  }
+}
+
+template <class D, class A, class B>
+__device__ inline void mma_atb(D d, A a, B b, bool accumulate) {
+  const u32 instruction = instruction_descriptor(B::kColumns, true, true, A::kColumns);
+  for (int k = 0; k < A::kRows / kMmaDepth; ++k) {
+    tcgen05_mma_ss(d.address, descriptor_n_major(a, k), descriptor_n_major(b, k), instruction,
+                   accumulate || k > 0);
+  }
+}
+
+// This warp's part of tensor memory, for the thread of a row.
+__device__ inline TensorMemory lanes_of(TensorMemory memory, int row) {
+  return memory + (static_cast<u32>(row / 32 * 32) << 16);
+}
+
+}  // namespace jfa::kernel
