@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+
 #include "generator/emit_configuration.h"
 #include "generator/emit_wgmma.h"
 #include "generator/templates.h"

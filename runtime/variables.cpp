@@ -36,7 +36,8 @@ constexpr Variable kVariables[] = {
      "the profiler's library that takes NVTX ranges; profilers set it"},
     {"JFA_TEST_DEVICE", "device", "`sim:sm_100a`", "of the tests: where they run"},
     {"JFA_TEST_REPEATS", "a number", "`20`", "of the tests: how often a GPU repeats a backward"},
-    {"JFA_TEST_TUNING", "`NAME=VALUE,...`", "none", "of the end-to-end tests: what their kernels are tuned to"},
+    {"JFA_TEST_TUNING", "`NAME=VALUE,...`", "none",
+     "of the end-to-end tests: what their kernels are tuned to"},
     {"JFA_BACKWARD_SUITE", "`I/N`", "`1/1`", "of the tests: the part of the backward's suite that runs"},
 };
 

@@ -71,8 +71,8 @@ jfa_error jfa_device_open(const char* name, jfa_device** device);
 /* Ends the use of this handle; null is allowed. The GPU, its memory and its loaded kernels stay. */
 void jfa_device_close(jfa_device* device);
 
-/* The name given to jfa_device_open(), and the target that kernels are built for, e.g. "sm_90a", of a simulated GPU "compute_90a". Both are
- * valid until jfa_device_close(); null for a null device. */
+/* The name given to jfa_device_open(), and the target that kernels are built for, e.g. "sm_90a", of a
+ * simulated GPU "compute_90a". Both are valid until jfa_device_close(); null for a null device. */
 const char* jfa_device_name(const jfa_device* device);
 const char* jfa_device_target(const jfa_device* device);
 
