@@ -14,7 +14,7 @@ endforeach()
 jfa_add_test(runtime_nvrtc_test
   SOURCES runtime_nvrtc_test.cpp runtime_nvrtc_search_test.cpp command_runner.cpp
   LIBRARIES jfa_runtime jfa_generator jfa_cache jfa_cuda_headers fmt::fmt
-  LABELS host)
+  LABELS compiling)
 add_dependencies(runtime_nvrtc_test jfa_fake_nvrtc_old jfa_fake_nvrtc_without_builtins)
 target_compile_definitions(runtime_nvrtc_test PRIVATE
   JFA_FAKE_NVRTC_OLD="$<TARGET_FILE:jfa_fake_nvrtc_old>"
@@ -31,10 +31,14 @@ jfa_add_test(runtime_tensor_maps_test
   LABELS host)
 
 foreach(subject launch loading device offsets)
+  set(label host)
+  if(subject STREQUAL loading)  # of an image that is made anew
+    set(label compiling)
+  endif()
   jfa_add_test(runtime_${subject}_test
     SOURCES runtime_${subject}_test.cpp runtime_forward_support.cpp runtime_fake_driver.cpp
     LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt
-    LABELS host)
+    LABELS ${label})
 endforeach()
 
 jfa_add_test(runtime_backward_test
@@ -67,7 +71,8 @@ add_dependencies(runtime_watch_test jfa_nvtx_tool)
 
 jfa_add_test(runtime_refusal_test
   SOURCES runtime_refusal_test.cpp cache_support.cpp
-  LIBRARIES jfa_runtime jfa_cache)
+  LIBRARIES jfa_runtime jfa_cache
+  LABELS compiling)
 
 option(JFA_TEST_GPU "Register the tests that need a GPU" OFF)
 if(JFA_TEST_GPU)

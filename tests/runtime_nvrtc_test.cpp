@@ -136,7 +136,7 @@ TEST_CASE("line information changes no machine code, and a virtual target's PTX 
   jfa::KernelSpec backward;
   backward.pass = jfa::Pass::backward;
   backward.broadcast_q = true;
-  for (jfa::KernelSpec spec : {jfa::KernelSpec(), hopper, backward}) {
+  for (jfa::KernelSpec spec : {hopper, backward}) {
     spec.padded_dim = 16;
     CAPTURE(jfa::name(spec));
     const auto compile = [&](bool line_info) {
