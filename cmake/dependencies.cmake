@@ -20,8 +20,8 @@ function(jfa_private_library target)
   find_library(${prefix}_LIBRARY NAMES ${arg_ARCHIVE} ${shared_name} DOC "${arg_ARCHIVE}")
   mark_as_advanced(${prefix}_INCLUDE_DIR ${prefix}_LIBRARY)
   if(NOT ${prefix}_INCLUDE_DIR OR NOT ${prefix}_LIBRARY)
-    message(FATAL_ERROR "${arg_HEADER} or ${arg_ARCHIVE} not found: run tools/quickstart, or install ${arg_PACKAGE} (its name on "
-                        "Debian and Ubuntu), or set ${prefix}_INCLUDE_DIR and ${prefix}_LIBRARY")
+    message(FATAL_ERROR "${arg_HEADER} or ${arg_ARCHIVE} not found: run tools/quickstart, or install "
+                        "${arg_PACKAGE} (its name on Debian and Ubuntu), or set ${prefix}_INCLUDE_DIR and ${prefix}_LIBRARY")
   endif()
   add_library(${target} UNKNOWN IMPORTED)
   set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${${prefix}_LIBRARY}
@@ -44,8 +44,8 @@ jfa_private_library(jfa_zstd HEADER zstd.h ARCHIVE libzstd.a PACKAGE libzstd-dev
 find_path(JFA_FMT_INCLUDE_DIR fmt/format-inl.h DOC "Folder with fmt/format.h")
 mark_as_advanced(JFA_FMT_INCLUDE_DIR)
 if(NOT JFA_FMT_INCLUDE_DIR)
-  message(FATAL_ERROR "fmt/format.h not found: run tools/quickstart, or install libfmt-dev (its name on Debian and Ubuntu), "
-                      "or set JFA_FMT_INCLUDE_DIR")
+  message(FATAL_ERROR "fmt/format.h not found: run tools/quickstart, or install libfmt-dev (its name on Debian and "
+                      "Ubuntu), or set JFA_FMT_INCLUDE_DIR")
 endif()
 add_library(jfa_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt_library.cpp)
 target_link_libraries(jfa_fmt PRIVATE jfa_library_options)

@@ -21,7 +21,8 @@ if(NOT jfa_link_options)
   set(jfa_link_options "")
 endif()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/jfaConfig.cmake.in ${PROJECT_BINARY_DIR}/jfaConfig.cmake
-                              INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+                              INSTALL_DESTINATION ${package_dir}
+                              PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/jfaConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/jfaConfig.cmake ${PROJECT_BINARY_DIR}/jfaConfigVersion.cmake
         DESTINATION ${package_dir})

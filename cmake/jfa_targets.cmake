@@ -14,7 +14,8 @@ target_include_directories(jfa_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT
 if(JFA_SANITIZE)
   # Public: a program that links a sanitized library must itself link the sanitizers.
   # A caller of the driver's functions, which are C, may pass any number as an enum. Checks of every access for null,
-  # which the address sanitizer finds as well, and for alignment cost a third of the time to compile, and double the code.
+  # which the address sanitizer finds as well, and for alignment cost a third of the time to compile, and double the
+  # code.
   set(sanitizers -fsanitize=address,undefined
                  -fno-sanitize=enum,null,alignment,vptr)
   target_compile_options(jfa_options INTERFACE ${sanitizers} -fno-sanitize-recover=undefined

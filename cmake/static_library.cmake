@@ -30,8 +30,8 @@ endforeach()
 set(jfa_archive ${PROJECT_BINARY_DIR}/libjfa.a)
 add_custom_command(
   OUTPUT ${jfa_archive}
-  COMMAND ${CMAKE_CXX_COMPILER} ${link_flags} -r -nostdlib -fuse-ld=bfd -Wl,--force-group-allocation -Wl,-d -o jfa_joined.o
-          $<TARGET_OBJECTS:jfa_c_api> -Wl,--whole-archive ${part_files} -Wl,--no-whole-archive
+  COMMAND ${CMAKE_CXX_COMPILER} ${link_flags} -r -nostdlib -fuse-ld=bfd -Wl,--force-group-allocation -Wl,-d
+          -o jfa_joined.o $<TARGET_OBJECTS:jfa_c_api> -Wl,--whole-archive ${part_files} -Wl,--no-whole-archive
           $<TARGET_FILE:jfa_fmt> ${jfa_private_archives}
   COMMAND ${CMAKE_OBJCOPY} --wildcard ${globals} jfa_joined.o jfa.o
   COMMAND ${CMAKE_COMMAND} -E rm -f jfa_joined.o ${jfa_archive}

@@ -70,6 +70,7 @@ ProcessCache& the_process_cache() {
 
 Result<KernelCache*> process_cache() {
   ProcessCache& process = the_process_cache();
+  const HeldLog held;  // a callback may ask for kernels, or count them
   std::lock_guard lock(process.mutex);
   if (!process.cache) {
     if (Status status = read_log_environment(); !status.ok()) return status;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <mutex>
@@ -178,6 +179,7 @@ Result<Device> Device::open(std::string_view name) {
   // driver may be gone before we are.
   static std::mutex mutex;
   static auto& devices = *new std::map<std::string, std::shared_ptr<Impl>, std::less<>>;
+  const HeldLog held;  // a callback may open devices itself
   std::lock_guard lock(mutex);
   if (const auto found = devices.find(name); found != devices.end()) {
     if (Status status = found->second->usable(); !status.ok()) return status;

@@ -196,6 +196,7 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
     const Result<SharedImage> image =
         compile(source, &compiled);  // outside the lock: other kernels may load meanwhile
     if (!image) return image.status();
+    const HeldLog held;  // a callback may load kernels itself
     std::lock_guard lock(device.kernels.mutex());
     if (const LoadedKernels* found = device.kernels.find(spec)) return found;
     if (Status status = device.make_pool(); !status.ok()) return status;

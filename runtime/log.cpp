@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cache/write_signals.h"
+#include "generator/foreign_text.h"
 #include "runtime/watchers.h"
 
 namespace jfa {
@@ -41,6 +43,7 @@ Log& the_log() {
 }
 
 thread_local bool inside_callback = false;
+thread_local HeldLog* held_log = nullptr;  // the outermost of this thread
 
 class InsideCallback {
  public:
@@ -69,7 +72,7 @@ Status read_verbose() {
   const std::string_view given = value ? value : "";
   if (given.empty() || given == "0") return {};
   if (given != "1" && given != "2")
-    return Status::invalid_argument(fmt::format("JFA_VERBOSE is '{}', none of 0, 1 and 2", given));
+    return Status::invalid_argument(fmt::format("JFA_VERBOSE is '{}', none of 0, 1 and 2", shown(given)));
   Log& log = the_log();
   log.verbose_level = given == "1" ? LogLevel::kInfo : LogLevel::kTrace;
   log.changed();
@@ -87,6 +90,10 @@ bool log_wants(LogLevel level) { return level <= the_log().level(); }
 
 void log(LogLevel level, std::string_view message) {
   if (inside_callback) return;
+  if (held_log != nullptr) {
+    held_log->said_.emplace_back(level, message);
+    return;
+  }
   Log& log = the_log();
   const std::shared_lock lock(log.mutex);
   if (level <= log.level()) {
@@ -98,6 +105,16 @@ void log(LogLevel level, std::string_view message) {
     const std::lock_guard unheard_lock(log.unheard_mutex);
     if (log.unheard.size() < kMostUnheard) log.unheard.emplace_back(message);
   }
+}
+
+HeldLog::HeldLog() {
+  if (held_log == nullptr) held_log = this;
+}
+
+HeldLog::~HeldLog() {
+  if (held_log != this) return;
+  held_log = nullptr;
+  for (const auto& [level, message] : said_) log(level, message);
 }
 
 CacheLog process_log() {

@@ -154,21 +154,6 @@ bool reduction_exists(ReductionOp op, ReductionType type) {
   }
 }
 
-std::uint32_t reduction_element_bytes(ReductionType type) {
-  switch (type) {
-    case ReductionType::kF16:
-    case ReductionType::kBf16:
-      return 2;
-    case ReductionType::kU64:
-    case ReductionType::kS64:
-    case ReductionType::kF64:
-    case ReductionType::kB64:
-      return 8;
-    default:
-      return 4;
-  }
-}
-
 void reduce_elements(ReductionOp op, ReductionType type, std::byte* destination, const std::byte* source,
                      std::uint32_t bytes) {
   switch (type) {

@@ -21,7 +21,6 @@ std::optional<ReductionType> reduction_type(const TensorMap& map, ReductionOp op
 
 /// Whether PTX has this combination.
 bool reduction_exists(ReductionOp op, ReductionType type);
-std::uint32_t reduction_element_bytes(ReductionType type);
 
 /// destination[i] = op(destination[i], source[i]) for whole elements. Additions round to nearest even; f32
 /// flushes subnormals, f16, bf16 and f64 keep them. A NaN loses against a number in min and max.

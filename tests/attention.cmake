@@ -2,7 +2,8 @@
 
 # Runs attention problems on a device; for every end-to-end test.
 add_library(jfa_attention_harness STATIC attention_harness.cpp backward_harness.cpp guarded_memory.cpp)
-target_link_libraries(jfa_attention_harness PRIVATE jfa_test_options jfa_runtime jfa_cuda_headers doctest::doctest fmt::fmt
+target_link_libraries(jfa_attention_harness PRIVATE jfa_test_options jfa_runtime jfa_cuda_headers doctest::doctest
+                                                    fmt::fmt
                                             PUBLIC jfa_test_problems jfa_library)
 
 jfa_add_test(bug_pool_test

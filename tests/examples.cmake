@@ -49,11 +49,13 @@ endforeach()
 jfa_add_example_test(two_devices EXPECTED "${both}$" GPUS cuda:0 cuda:1)
 
 # A stranger builds them beside an installed jfa.
-add_test(NAME jfa_examples_installed
-         COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_DIR}/examples
-                 ${CMAKE_CURRENT_BINARY_DIR}/consumers/examples --build-generator ${CMAKE_GENERATOR}
-                 --build-options -D CMAKE_BUILD_TYPE=None
-                                 -D CMAKE_PREFIX_PATH=${CMAKE_CURRENT_BINARY_DIR}/consumers/moved
-                 --test-command jfa_example_attention)
-set_tests_properties(jfa_examples_installed PROPERTIES
-  TIMEOUT 300 LABELS packaging FIXTURES_REQUIRED moved ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR})
+if(JFA_INSTALL AND TARGET jfa_shared)  # packaging.cmake installs it then
+  add_test(NAME jfa_examples_installed
+           COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_DIR}/examples
+                   ${CMAKE_CURRENT_BINARY_DIR}/consumers/examples --build-generator ${CMAKE_GENERATOR}
+                   --build-options -D CMAKE_BUILD_TYPE=None
+                                   -D CMAKE_PREFIX_PATH=${CMAKE_CURRENT_BINARY_DIR}/consumers/moved
+                   --test-command jfa_example_attention)
+  set_tests_properties(jfa_examples_installed PROPERTIES
+    TIMEOUT 300 LABELS packaging FIXTURES_REQUIRED moved ENVIRONMENT JFA_CACHE_DIR=${JFA_TEST_CACHE_DIR})
+endif()

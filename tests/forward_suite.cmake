@@ -2,7 +2,8 @@
 # `forward_suite_test --all` is the long run.
 add_executable(forward_suite_test
   forward_suite_main.cpp forward_suite_test.cpp forward_suite_array.cpp forward_suite_run.cpp)
-target_link_libraries(forward_suite_test PRIVATE jfa_test_options jfa_test_main jfa_attention_harness doctest::doctest fmt::fmt)
+target_link_libraries(forward_suite_test PRIVATE jfa_test_options jfa_test_main jfa_attention_harness doctest::doctest
+                                                 fmt::fmt)
 foreach(shard IN ITEMS 1 2)
   add_test(NAME forward_suite_test_${shard} COMMAND forward_suite_test --shard=${shard}/2)
 endforeach()

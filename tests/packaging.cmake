@@ -21,14 +21,18 @@ if(JFA_INSTALL AND TARGET jfa_shared)
   add_test(NAME jfa_install
            COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${consumer_dir}/installed)
   # It works wherever it lies. What its last users found in it is forgotten.
+  set(consumers find_package pkg_config examples)
+  list(TRANSFORM consumers PREPEND ${consumer_dir}/ OUTPUT_VARIABLE stale)
+  list(JOIN stale "$<SEMICOLON>" stale)
   add_test(NAME jfa_install_moved
            COMMAND ${CMAKE_COMMAND} -D FROM=${consumer_dir}/installed -D TO=${consumer_dir}/moved
-                   "-D STALE=${consumer_dir}/find_package$<SEMICOLON>${consumer_dir}/pkg_config$<SEMICOLON>${consumer_dir}/examples"
+                   "-D STALE=${stale}"
                    -P ${CMAKE_CURRENT_SOURCE_DIR}/packaging/move.cmake)
   set_tests_properties(jfa_install PROPERTIES FIXTURES_SETUP installed LABELS packaging)
   set_tests_properties(jfa_install_moved PROPERTIES FIXTURES_SETUP moved FIXTURES_REQUIRED installed LABELS packaging)
 
   get_target_property(json_include_dir nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
+  list(GET json_include_dir 0 json_include_dir)  # some packages name it twice
   jfa_add_consumer_test(find_package
     OPTIONS -D CMAKE_PREFIX_PATH=${consumer_dir}/moved -D HOST_FMT_INCLUDE_DIR=${JFA_FMT_INCLUDE_DIR}
             -D HOST_JSON_INCLUDE_DIR=${json_include_dir})

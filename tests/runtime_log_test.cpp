@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -106,6 +107,23 @@ TEST_CASE("warnings that nobody heard are told to the callback that comes, once"
     if (heard.size() != 2 || !has(heard[0].second, "no cache directory: ")) return 4;
     (void)set_log_callback(into(heard), LogLevel::kWarning);
     return heard.size() == 2 ? 0 : 5;
+  });
+}
+
+TEST_CASE("a callback may itself make the calls that were under way when it was called") {
+  errors_of("", [] {
+    ::alarm(60);  // who waits for himself waits for ever
+    int opened = 0, counted = 0;
+    const LogCallback asks = [&](LogLevel level, std::string_view) {
+      if (level == LogLevel::kWarning)
+        counted += cache_stats().ok() ? 1 : 0;
+      else
+        opened += Device::open("sim:sm_100a").ok() ? 1 : 0;
+    };
+    if (!set_log_callback(asks, LogLevel::kInfo).ok()) return 4;
+    if (const int failed = ask_in_vain()) return failed;
+    (void)set_log_callback({});
+    return opened == 2 && counted == 2 ? 0 : 5;  // of the device, and of the miss; of directory and bundle
   });
 }
 

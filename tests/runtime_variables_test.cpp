@@ -78,14 +78,19 @@ TEST_CASE("docs/runtime.md has the table, word for word, and README.md what user
   }
 }
 
-TEST_CASE("the operator's page of the cache has its variables") {
+TEST_CASE("the operator's page of the cache has its variables, with their defaults") {
   const std::string page = read("docs/cache.md");
   for (const Variable& variable : variables()) {
     if (!variable.name.starts_with("JFA_CACHE") && variable.name != "JFA_BUNDLES" &&
         variable.name != "JFA_COMPILE")
       continue;
     CAPTURE(std::string(variable.name));
-    CHECK(page.find("| `" + std::string(variable.name) + "` |") != std::string::npos);
+    const std::size_t row = page.find("| `" + std::string(variable.name) + "` |");
+    REQUIRE(row != std::string::npos);
+    std::string default_value(variable.default_value);
+    std::erase(default_value, '`');
+    CHECK(page.substr(row, page.find('\n', row) - row).find("| " + default_value + " |") !=
+          std::string::npos);
   }
 }
 

@@ -150,6 +150,24 @@ TEST_CASE("a comma in a field does not make two of it") {
   CHECK(fields_of(records.lines()[0]).size() == 7);
 }
 
+TEST_CASE("who hears that a kernel was loaded may use it at once") {
+  test::reset_fake_driver();
+  Device device = test::attach_fake_device();
+  const AttentionCall call = call_of();
+  Status inner = Status::internal("not called");
+  const Status set = set_log_callback(
+      [&](LogLevel, std::string_view message) {
+        if (message.starts_with("jfa_verbose,1,load,"))
+          inner = forward(device, call, output_of(call), 0, {}, kStream);
+      },
+      LogLevel::kInfo);
+  REQUIRE(set.ok());
+  const Status outer = forward(device, call, output_of(call), 0, {}, kStream);
+  (void)set_log_callback({});
+  CHECK(outer.ok());
+  CHECK_MESSAGE(inner.ok(), inner.message());
+}
+
 TEST_CASE("who does not trace, hears of no call, and nothing is looked at for it") {
   Device device = warm_device();
   const AttentionCall call = call_of();

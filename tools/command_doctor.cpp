@@ -1,5 +1,6 @@
 // jfa doctor: what is there, what would be used, and why.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>

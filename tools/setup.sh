@@ -106,7 +106,8 @@ run_tests() {
 
 # setup [cmake argument...]
 setup() {
-  install_packages g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev libzstd-dev doctest-dev pkg-config
+  install_packages g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libcli11-dev libssl-dev libzstd-dev \
+    doctest-dev
   find_cuda
   configure "$@"
 }

@@ -1,7 +1,6 @@
 #include "tools/sweep.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
@@ -101,12 +100,6 @@ Result<Pass> parse_pass(std::string_view text) {
   if (text == "forward") return Pass::forward;
   if (text == "backward") return Pass::backward;
   return Status::invalid_argument(fmt::format("pass '{}' is neither forward nor backward", text));
-}
-
-std::string target_names() {
-  std::vector<std::string_view> names;
-  for (const Target target : all_targets()) names.push_back(to_string(target));
-  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 Result<std::optional<std::int64_t>> parse_window(std::string_view text) {

@@ -18,8 +18,6 @@ namespace jfa::tools {
 Result<DType> parse_dtype(std::string_view text);
 /// "forward" or "backward".
 Result<Pass> parse_pass(std::string_view text);
-/// The names of all targets, for help texts: "sm_100f, sm_100a, …".
-std::string target_names();
 /// "none", or a number.
 Result<std::optional<std::int64_t>> parse_window(std::string_view text);
 
