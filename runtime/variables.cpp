@@ -34,11 +34,22 @@ constexpr Variable kVariables[] = {
     {"XDG_CACHE_HOME", "absolute path", "`~/.cache`", "where the default `JFA_CACHE_DIR` lies"},
     {"NVTX_INJECTION64_PATH", "file", "none",
      "the profiler's library that takes NVTX ranges; profilers set it"},
+    {"JFA_LIBRARY", "file", "the package's own", "of the Python package: the `libjfa.so` that it loads"},
+    {"JFA_COMMAND", "file", "the package's own", "of the Python package: the `jfa` command that it starts"},
+    {"JFA_PREBUILT_DIR", "folder", "none",
+     "of the Python package's build: a build tree whose library and command are taken"},
+    {"JFA_CUDA_INCLUDE_DIR", "folder", "searched for",
+     "of the Python package's build: the folder with CUDA's headers"},
     {"JFA_TEST_DEVICE", "device", "`sim:sm_100a`", "of the tests: where they run"},
     {"JFA_TEST_REPEATS", "a number", "`20`", "of the tests: how often a GPU repeats a backward"},
     {"JFA_TEST_TUNING", "`NAME=VALUE,...`", "none",
-     "of the end-to-end tests: what their kernels are tuned to"},
+     "of the tests: what the kernels of those end to end are tuned to"},
     {"JFA_BACKWARD_SUITE", "`I/N`", "`1/1`", "of the tests: the part of the backward's suite that runs"},
+    {"JFA_CHECK_TORCH", "`0`, or anything else", "`1`",
+     "of the tests: `0`: those of the Python package run without PyTorch"},
+    {"JFA_FOREIGN_TLX", "folder", "none", "of the tests: the TLX package's, to be run over the adapter"},
+    {"JFA_FOREIGN_FLASH_ATTENTION", "folder", "none",
+     "of the tests: a checkout of flash-attention, likewise"},
 };
 
 std::string upper(std::string_view text) {

@@ -48,7 +48,9 @@ std::set<std::string> read_by_sources() {
   collect("tests", {".cpp", ".h", ".c"}, std::regex("getenv\\(\"(JFA_[A-Z0-9_]+)\""), names);
   for (const char* folder : {"bench", "tests", "tools"})
     collect(folder, {".py"}, std::regex("environ[^\\n]*[\"'](JFA_[A-Z0-9_]+)[\"']"), names);
-  collect("tools", {".sh", "quickstart", "check", "tidy"}, std::regex("\\$\\{?(JFA_[A-Z0-9_]+)"), names);
+  collect("python", {".py", ".toml"}, std::regex("\"(JFA_[A-Z0-9_]+)\""), names);
+  collect("tools", {".sh", "quickstart", "check", "check_python", "tidy"},
+          std::regex("\\$\\{?(JFA_[A-Z0-9_]+)"), names);
   return names;
 }
 
@@ -62,7 +64,7 @@ TEST_CASE("the table has every JFA_ variable that the sources read, and no other
   CHECK(read_by_sources() == listed);
 }
 
-TEST_CASE("docs/runtime.md has the table, word for word, and README.md what users set") {
+TEST_CASE("docs/runtime.md has the table, word for word, README.md and docs/python.md what users set") {
   std::string table = "| variable | value | default | meaning |\n|---|---|---|---|\n";
   for (const Variable& variable : variables())
     table += "| `" + std::string(variable.name) + "` | " + std::string(variable.values) + " | " +
@@ -71,10 +73,13 @@ TEST_CASE("docs/runtime.md has the table, word for word, and README.md what user
   const bool as_it_stands = read("docs/runtime.md").find(table) != std::string::npos;
   CHECK(as_it_stands);
   const std::string readme = read("README.md");
+  const std::string python = read("docs/python.md");
   for (const Variable& variable : variables()) {
     if (!variable.name.starts_with("JFA_") || variable.meaning.starts_with("of the tests")) continue;
     CAPTURE(std::string(variable.name));
-    CHECK(readme.find("| `" + std::string(variable.name) + "` |") != std::string::npos);
+    const std::string quoted = "`" + std::string(variable.name);
+    const bool of_python = variable.meaning.starts_with("of the Python package");
+    CHECK((of_python ? python.find(quoted) : readme.find("| " + quoted + "` |")) != std::string::npos);
   }
 }
 

@@ -7,7 +7,6 @@
 
 #include "cache/bundle.h"
 #include "generator/emit.h"
-#include "generator/plan.h"
 #include "tests/command_runner.h"
 
 namespace jfa::test {
@@ -52,15 +51,15 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 // A bundle of kernels, compiled by nobody: doctor does not look into the images.
 void write_bundle(const std::string& path, const std::vector<Configuration>& configurations,
-                  const std::string& more_source = {}) {
+                  const std::string& more_source = {}, const Tuning& tuning = {}, bool line_info = false) {
   std::map<Digest, Entry> entries;
   for (const Configuration& configuration : configurations) {
     const KernelSpec spec = specialize(configuration).value();
-    const KernelSource source = emit(plan(spec).value());
+    const KernelSource source = source_of(spec, tuning, line_info).value();
     Entry entry;
     entry.fields = {sha256(source.text + more_source), source.target, source.options};
     entry.source_bytes = source.text.size();
-    entry.image.name = name(spec);
+    entry.image.name = source.name;
     entry.image.target = source.target;
     entry.image.compiler = "nobody";
     entry.image.cubin =
@@ -165,9 +164,26 @@ TEST_CASE("kernels of another version are never asked for, so they are no kernel
   const Doctor old = doctor({"JFA_COMPILE=never", "JFA_CACHE=off", "JFA_BUNDLES=" + bundle});
   CHECK(old.exit_code == 1);
   CHECK(old.problems == "nothing can be compiled here, as JFA_COMPILE=never, and no kernel is at hand\n");
-  CHECK(has(old.warnings, "old.jfab: 3 kernels are of another version of this library"));
+  CHECK(has(old.warnings, "old.jfab: 3 kernels are never asked for: of another version of this library"));
   CHECK(old.report["stores"][0]["other_version"] == 3);
   CHECK(old.report["stores"][0]["kernels"].empty());
+}
+
+TEST_CASE("tuned kernels are no kernels, nor are those whose line information is not what is asked for") {
+  const TemporaryDirectory directory;
+  const auto judged = [&](const Tuning& tuning, bool line_info, std::vector<std::string> environment) {
+    write_bundle(directory / "it.jfab", kThree, {}, tuning, line_info);
+    environment.insert(environment.end(),
+                       {"JFA_COMPILE=never", "JFA_CACHE=off", "JFA_BUNDLES=" + (directory / "it.jfab")});
+    const Doctor result = doctor(std::move(environment));
+    CHECK(result.report["stores"][0]["other_version"] == (result.exit_code == 0 ? 0 : 3));
+    return result.exit_code;
+  };
+  CHECK(judged({}, false, {"JFA_LINE_INFO=0"}) == 0);
+  CHECK(judged({}, true, {"JFA_LINE_INFO=1"}) == 0);
+  CHECK(judged({}, false, {"JFA_LINE_INFO=1"}) == 1);
+  CHECK(judged({}, true, {"JFA_LINE_INFO=0"}) == 1);
+  CHECK(judged({{{"split_parts", 128}}}, false, {"JFA_LINE_INFO=0"}) == 1);
 }
 
 TEST_CASE("with neither compiler nor kernels nothing is well, and a GPU may be asked for") {

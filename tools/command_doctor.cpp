@@ -34,7 +34,7 @@ std::string contents(const StoreFacts& store) {
     targets.push_back(fmt::format("{} {}", count, to_string(target)));
   std::string text = fmt::format("{} kernels", store.usable_kernels());
   if (!targets.empty()) text += fmt::format(" ({})", fmt::join(targets, ", "));
-  if (store.other_version > 0) text += fmt::format(", {} of another version", store.other_version);
+  if (store.other_version > 0) text += fmt::format(", {} never asked for", store.other_version);
   if (!store.damaged.empty()) text += fmt::format(", {} damaged", store.damaged.size());
   return text + ", " + human_bytes(store.bytes);
 }

@@ -10,8 +10,9 @@
 #include "cache/kernel_cache.h"
 #include "cache/maintenance.h"
 #include "generator/emit.h"
-#include "generator/plan.h"
+#include "runtime/compile.h"
 #include "runtime/driver.h"
+#include "runtime/environment_switch.h"
 #include "runtime/nvrtc.h"
 #include "tools/environment_report.h"
 
@@ -95,12 +96,13 @@ CompilerFacts examine_compiler() {
 }
 
 // Whether this version of the library would ask for that kernel: it has a configuration of that name, which
-// makes the very same source.
+// makes the very same request, JFA_LINE_INFO included.
 bool is_asked_for(const Entry& entry) {
   const std::optional<KernelSpec> spec = spec_named(entry.image.name);
-  if (!spec) return false;
-  const Result<KernelPlan> kernel_plan = plan(*spec);
-  return kernel_plan && sha256(emit(*kernel_plan).text) == entry.fields.source;
+  if (!spec) return false;  // a tuned one, too
+  const Result<bool> line_info = wants_line_info();
+  const Result<KernelSource> source = source_of(*spec, {}, line_info && *line_info);
+  return source && fields_of(compile_request(*source)) == entry.fields;
 }
 
 void count(const Result<Entry>& entry, StoreFacts& store) {
@@ -203,9 +205,10 @@ void examine_cache(Diagnosis& found) {
     if (!store.damaged.empty())
       found.problems.push_back(fmt::format("{}: {} damaged kernels", store.path, store.damaged.size()));
     if (store.other_version > 0)
-      found.warnings.push_back(
-          fmt::format("{}: {} kernels are of another version of this library, which never asks for them",
-                      store.path, store.other_version));
+      found.warnings.push_back(fmt::format(
+          "{}: {} kernels are never asked for: of another version of this library, tuned, or not as "
+          "JFA_LINE_INFO says",
+          store.path, store.other_version));
   }
 }
 

@@ -54,7 +54,7 @@ struct StoreFacts {
   std::string message{};  // why it is not used, or not written
   bool usable = false;
   std::uint64_t bytes = 0;
-  std::map<Target, std::uint64_t> kernels{};  // that this version asks for
+  std::map<Target, std::uint64_t> kernels{};  // that this version asks for in this environment
   std::uint64_t other_version = 0;            // kernels that it never asks for
   std::vector<Damage> damaged{};              // of read-only directories and bundles, which are checked whole
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "generator/dtype.h"
+#include "tools/number_text.h"
 #include "tools/strict_json.h"
 
 namespace jfa::tools {
@@ -104,11 +105,10 @@ Result<Pass> parse_pass(std::string_view text) {
 
 Result<std::optional<std::int64_t>> parse_window(std::string_view text) {
   if (text == "none") return std::optional<std::int64_t>();
+  if (const std::string why = not_whole<std::int64_t>(text); !why.empty())
+    return Status::invalid_argument(fmt::format("window {}, nor none", why));
   std::int64_t window = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), window);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return Status::invalid_argument(fmt::format("window '{}' is neither a number nor none", text));
-  }
+  std::from_chars(text.data(), text.data() + text.size(), window);
   return std::optional(window);
 }
 
