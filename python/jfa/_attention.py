@@ -89,7 +89,8 @@ def _refuse(options):
 
 def _cast(query, key, value):
     """The tensors as torch.autocast would have them, where it is on and they are not of one 16-bit type."""
-    if query.dtype in _torch.DTYPES and query.dtype == key.dtype == value.dtype:
+    dtype = query.dtype
+    if key.dtype is dtype and value.dtype is dtype and dtype in _torch.DTYPES:
         return query, key, value
     kind = query.device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind):
