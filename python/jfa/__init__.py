@@ -3,6 +3,7 @@
 Without PyTorch there is jfa.numpy. docs/python.md of the project describes everything.
 """
 
+import importlib as _importlib
 import importlib.util as _importlib_util
 import sys as _sys
 
@@ -37,6 +38,8 @@ if _missing is None:
 
 
 def __getattr__(name):
+    if name == "numpy":  # imports numpy, which not everybody has
+        return _importlib.import_module("jfa.numpy")
     if name in _TORCH_NAMES:
         raise ImportError(f"jfa.{name} needs PyTorch, {_missing}. jfa.numpy works without")
     raise AttributeError(f"module 'jfa' has no attribute '{name}'")

@@ -3,6 +3,7 @@
 import operator
 
 import torch
+from torch.autograd import forward_ad
 
 from . import _functional, _jagged, _torch, errors, ops
 
@@ -27,8 +28,8 @@ class _Attention(torch.autograd.Function):
                                      scale)
         output, lse = _torch.forward(arguments, True)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(arguments.query, arguments.key, arguments.value, arguments.query_offset,
-                              arguments.key_offset, arguments.output_offset, output, lse)
+        # Not their packed copies: those are no part of the graph in which a second derivative has to be refused.
+        ctx.save_for_backward(query, key, value, query_offset, key_offset, output_offset, output, lse)
         ctx.options = window, broadcast_q, scale, arguments.simulated
         return (output, lse) if return_lse else output
 
@@ -70,34 +71,39 @@ def _checked_window(window):
 
 def _checked_scale(scale):
     if isinstance(scale, torch.Tensor):
-        raise errors.invalid("scale", f"a tensor {list(scale.shape)}",
+        raise errors.invalid("scale", scale,
                              "a number is wanted; no gradient flows to it. For a learned scale multiply the query")
-    return float(scale)
+    try:
+        return float(scale)
+    except (TypeError, ValueError):
+        raise errors.invalid("scale", repr(scale), "a number is wanted, or None") from None
 
 
 def _refuse(options):
     for name, value in options.items():
         if name not in _RELATED:
             raise TypeError(f"attention() got an unexpected keyword argument '{name}'")
-        if value is not None and value is not False and value != 0:
+        if value is not None and not (isinstance(value, (int, float)) and value == 0):
             raise errors.unsupported(name, value, _RELATED[name])
 
 
 def _cast(query, key, value):
     """The tensors as torch.autocast would have them, where it is on and they are not of one 16-bit type."""
-    if query.dtype in _torch.DTYPES and query.dtype == key.dtype == value.dtype:
+    dtype = query.dtype
+    if key.dtype is dtype and value.dtype is dtype and dtype in _torch.DTYPES:
         return query, key, value
     kind = query.device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind):
         return query, key, value
     dtype = torch.get_autocast_dtype(kind)
-    return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in (query, key, value))
+    return tuple(tensor.to(dtype) if tensor.is_floating_point() and tensor.dtype != torch.float64 else tensor
+                 for tensor in (query, key, value))
 
 
 def watched():
     """Whether something is at work that has to see an operator."""
     return (torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active() or
-            torch._C._get_tracing_state() is not None)
+            torch._C._get_tracing_state() is not None or forward_ad._current_level >= 0)
 
 
 def attention(query, key, value, query_offset=None, key_offset=None, *, output_offset=None, window=None,
@@ -110,7 +116,8 @@ def attention(query, key, value, query_offset=None, key_offset=None, *, output_o
     query: [total_q, Hq, D]; key, value: [total_kv, Hkv, D]; torch.bfloat16 or torch.float16, on one GPU; D: a multiple
         of 8 up to 128; Hq: a multiple of Hkv. Row and head strides that are multiples of 8, in any order, also 0, with
         an innermost stride of 1 and a 16-byte aligned address are read as they lie; of anything else one packed copy is
-        made. Under torch.autocast, float32 tensors are cast. CPU tensors: inside `with jfa.simulate("sim:sm_100a"):`.
+        made, forward and again backward. Under torch.autocast, float32 tensors are cast. CPU tensors: inside
+        `with jfa.simulate("sim:sm_100a"):`.
     query_offset, key_offset: [batch + 1], int32 or int64, on the same GPU; lengths are differences, and may be 0. They
         are never read on the host, so a captured CUDA graph may be replayed with other lengths. What is wrong with
         them is raised by the next call on the stream or by jfa.synchronize().
@@ -130,7 +137,8 @@ def attention(query, key, value, query_offset=None, key_offset=None, *, output_o
     query with broadcast_q goes with nested key and value.
 
     Errors name the argument and its value: jfa.InvalidArgument (a ValueError), jfa.Unsupported (a NotImplementedError),
-    jfa.Unavailable, …; all are jfa.Error. Refused so far: causal, (left, right) windows, second derivatives, vmap.
+    jfa.Unavailable, …; all are jfa.Error. Refused so far: causal, (left, right) windows, second derivatives, forward
+    mode, vmap.
     """
     if refused:
         _refuse(refused)
@@ -154,7 +162,8 @@ def _operator(query, key, value, query_offset, key_offset, output_offset, window
     """attention() of tensors, through the operator."""
     query, key, value = _cast(query, key, value)
     # torch.compile traces torch.func by itself, so it sees the operator.
-    transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    transformed = not torch.compiler.is_compiling() and (torch._C._are_functorch_transforms_active() or
+                                                         forward_ad._current_level >= 0)
     call = _functional.Attention.apply if transformed else torch.ops.jfa.attention
     output, lse = call(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale)
     return (output, lse) if return_lse else output

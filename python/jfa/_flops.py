@@ -23,13 +23,15 @@ def _window_pairs(queries, keys, window):
 
 def pairs(query_rows, key_rows, query_offset, key_offset, window, broadcast_q):
     """(query-key pairs of one head, whether that is exact or only an upper bound)."""
-    key_offset = _known(key_offset)
-    query_offset = None if broadcast_q else _known(query_offset)
-    if key_offset is None or (query_offset is None and not broadcast_q):
-        row = key_rows if window is None else min(key_rows, 2 * window + 1)
-        return query_rows * row, window is None and broadcast_q
-    keys = key_offset.diff()
-    queries = torch.full_like(keys, query_rows) if broadcast_q else query_offset.diff()
+    key_values = _known(key_offset)
+    query_values = None if broadcast_q else _known(query_offset)
+    if key_values is None or (query_values is None and not broadcast_q):
+        most = query_rows * key_rows
+        if window is not None:  # a row of every sequence
+            most = min(most, query_rows * (2 * window + 1) * (key_offset.shape[0] - 1 if broadcast_q else 1))
+        return most, False
+    keys = key_values.diff()
+    queries = torch.full_like(keys, query_rows) if broadcast_q else query_values.diff()
     if window is None:
         return int((queries * keys).sum()), True
     return sum(_window_pairs(int(q), int(k), window) for q, k in zip(queries, keys)), True

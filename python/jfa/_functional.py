@@ -30,6 +30,10 @@ class Attention(torch.autograd.Function):
     vmap = _Backward.vmap
 
     @staticmethod
+    def jvp(ctx, *_):
+        raise errors.Unsupported(ops.FORWARD_MODE)
+
+    @staticmethod
     def forward(*arguments):
         return torch.ops.jfa.attention(*arguments)
 

@@ -79,12 +79,9 @@ def attention(function, query, key, value, query_offset, key_offset, output_offs
     """function, which takes tensors, of whatever query, key and value are."""
     query = _unpacked("query", query, query_offset)
     key = _unpacked("key", key, key_offset)
-    if isinstance(key, _Dense):
-        value = _Dense(value, None)
-    else:
-        value = _unpacked("value", value, None)
-        if not isinstance(value, type(key)):
-            raise errors.invalid("value", "of another kind than key", "both are jagged, or neither")
+    value = _unpacked("value", value, None)
+    if not isinstance(value, type(key)):
+        raise errors.invalid("value", "of another kind than key", "both are jagged, or neither")
     if broadcast_q and not isinstance(query, _Dense):
         raise errors.invalid("query", "jagged", "with broadcast_q it is one sequence [q_len, Hq, D]")
     result = function(query.values, key.values, value.values, query.offsets, key.offsets, output_offset, window,

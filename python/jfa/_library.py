@@ -7,6 +7,7 @@ import threading
 from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 from . import errors
+from ._version import VERSION
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _FUNCTIONS = {  # those that return a jfa_error; structures are bytes (_structures.py)
@@ -44,7 +45,11 @@ class Library:
             raise errors.Unavailable(f"{file} cannot be loaded: {error}; install the package with "
                                      "`pip install ./python`, or set JFA_LIBRARY to a built libjfa.so") from error
         for name, arguments in _FUNCTIONS.items():
-            function = getattr(self._library, name)
+            try:
+                function = getattr(self._library, name)
+            except AttributeError:
+                raise errors.Unavailable(f"{file} has no {name}: it is another version than the Python package, "
+                                         f"{VERSION}", argument="JFA_LIBRARY", value=str(file)) from None
             function.argtypes = arguments
             function.restype = c_int32
             function.errcheck = self._check

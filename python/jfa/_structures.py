@@ -6,6 +6,8 @@ share nothing.
 
 import struct
 
+from . import errors
+
 BF16, FP16 = 0, 1
 INT32, INT64 = 0, 1
 FORWARD, BACKWARD = 0, 1
@@ -28,10 +30,22 @@ pack_workspace = _workspace.pack
 
 def pack_call(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale):
     """A jfa_call. Tensors and offsets are tuples of their fields; output_offset, window and scale may be None."""
-    return _call.pack(
-        288, *query, *key, *value, *query_offset, *key_offset, *(output_offset or NO_OFFSETS),
-        0 if window is None else window, 0.0 if scale is None else scale,
-        output_offset is not None, window is not None, scale is not None, broadcast_q, 0, 0)
+    try:
+        return _call.pack(
+            288, *query, *key, *value, *query_offset, *key_offset, *(output_offset or NO_OFFSETS),
+            0 if window is None else window, 0.0 if scale is None else scale,
+            output_offset is not None, window is not None, scale is not None, broadcast_q, 0, 0)
+    except struct.error:
+        raise _misfit(window, broadcast_q, scale) from None
+
+
+def _misfit(window, broadcast_q, scale):
+    """The error of the option that does not fit into its field."""
+    if not isinstance(broadcast_q, int):
+        return errors.invalid("broadcast_q", repr(broadcast_q), "True or False is wanted")
+    if not isinstance(scale, (int, float, type(None))):
+        return errors.invalid("scale", repr(scale), "a number is wanted, or None")
+    return errors.invalid("window", repr(window), "a whole number below 2^63 is wanted, or None")
 
 
 def pack_configuration(direction, dtype, head_dim, window, groups, broadcast_q, target_address=0):

@@ -61,11 +61,15 @@ class InternalError(Error):
 BY_CODE = {1: InvalidArgument, 2: Unsupported, 3: Unavailable, 4: CompileError, 5: DeviceError, 6: InternalError}
 
 
+def _shown(value):
+    return f"a tensor {list(value.shape)}" if hasattr(value, "data_ptr") else str(value)
+
+
 def invalid(argument, value, why):
     """An InvalidArgument that says: argument is value: why."""
-    return InvalidArgument(f"{argument} is {value}: {why}", argument=argument, value=str(value))
+    return InvalidArgument(f"{argument} is {_shown(value)}: {why}", argument=argument, value=_shown(value))
 
 
 def unsupported(argument, value, why):
     """An Unsupported that says: argument is value: why."""
-    return Unsupported(f"{argument} is {value}: {why}", argument=argument, value=str(value))
+    return Unsupported(f"{argument} is {_shown(value)}: {why}", argument=argument, value=_shown(value))

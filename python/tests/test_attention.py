@@ -111,6 +111,17 @@ def test_int32_and_sliced_offsets(device):
 
 
 def test_output_offset(device):
+    """Sequences that lie elsewhere in the output than in the query."""
+    problem = Problem([2, 3], [4, 5], device=device)
+    wanted = problem.run()
+    rows = torch.nn.functional.pad(problem.query, (0, 0, 0, 0, 2, 0))  # two rows that no sequence owns
+    moved = jfa.attention(rows, problem.key, problem.value, problem.query_offset + 2, problem.key_offset,
+                          output_offset=problem.query_offset)[:5]
+    assert torch.equal(moved, wanted)
+    assert all(torch.equal(*pair) for pair in zip(problem.gradients(moved), problem.gradients(wanted)))
+
+
+def test_wrong_output_offset(device):
     problem = Problem([2, 3], [4, 5], device=device)
     output_offset = torch.tensor([3, 0], device=device)  # not ascending: refused, by name
     with pytest.raises(jfa.InvalidArgument, match="output_offset"):
@@ -129,6 +140,8 @@ def test_autocast(device):
     assert output.dtype == torch.bfloat16 and torch.equal(output, problem.run())
     output.sum().backward()
     assert all(tensor.grad.dtype == torch.float32 for tensor in inputs)
+    with torch.autocast(kind, dtype=torch.bfloat16), pytest.raises(jfa.InvalidArgument, match="query.dtype is torch.float64"):
+        jfa.attention(*(tensor.double() for tensor in inputs), problem.query_offset, problem.key_offset)
 
 
 def test_backward_outside_the_with(device, device_name):
@@ -154,6 +167,17 @@ def test_second_derivatives_are_refused(device):
     for gradient in first:
         with pytest.raises(jfa.Unsupported, match="second derivative"):
             torch.autograd.grad(gradient.float().square().sum(), problem.query, retain_graph=True)
+
+
+def test_second_derivatives_of_inputs_that_were_copied_are_refused(device):
+    """A penalty on the gradient is not left out without a word where the loss itself has a gradient."""
+    problem = Problem(**CASES["self"], device=device)
+    wide = torch.stack([problem.query] * 2, 3).detach().requires_grad_()
+    key = torch.stack([problem.key] * 2, 3).detach()[..., 0]
+    loss = jfa.attention(wide[..., 0], key, key, problem.query_offset, problem.key_offset).float().sum()
+    gradient, = torch.autograd.grad(loss, wide, create_graph=True)
+    with pytest.raises(jfa.Unsupported, match="second derivative"):
+        (loss + gradient.float().square().sum()).backward()
 
 
 def test_a_changed_input_is_noticed(device):

@@ -36,6 +36,28 @@ def test_windows(function, device):
             function(*problem.inputs, offset, offset, 9, 9, window_size=window)
     with pytest.raises(jfa.Unsupported, match="aligned to the sequences' ends"):
         function(*problem.inputs, offset, offset.clone(), 9, 9, window_size=(1, 1))
+    with pytest.raises(jfa.InvalidArgument, match="window_size is None"):
+        function(*problem.inputs, offset, offset, 9, 9, window_size=None)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_in_a_compiled_graph(function, device):
+    """Also with offsets of their own for the keys, and with a window."""
+    torch._dynamo.reset()
+    problem = Problem(**CROSS, device=device)
+    compiled = torch.compile(lambda *call: function(*call, 4, 7), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(*problem.arguments), problem.run())
+    problem = Problem(**SELF, device=device)
+    compiled = torch.compile(lambda q, k, v, offset: function(q, k, v, offset, offset, 9, 9, window_size=(1, 1)),
+                             fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(*problem.inputs, problem.query_offset), problem.run(window=1))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_offsets_that_are_no_tensors(function, device):
+    problem = Problem(**CROSS, device=device)
+    with pytest.raises(jfa.InvalidArgument, match="query_offset is list"):
+        function(*problem.inputs, [0, 3, 7], [0, 7, 9], 4, 7)
 
 
 def test_lse(device):

@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -100,6 +101,16 @@ def test_torch_func_grad(device):
     assert all(torch.equal(*pair) for pair in zip(found, problem.gradients(problem.run())))
 
 
+def test_forward_mode_is_refused(device):
+    """A tangent is not dropped without a word."""
+    problem = Problem(**CASE, device=device)
+    query, *others = (tensor.detach() for tensor in problem.arguments)
+    with pytest.raises(jfa.Unsupported, match="forward-mode"):
+        torch.func.jvp(lambda q: jfa.attention(q, *others), (query,), (query,))
+    with forward_ad.dual_level(), pytest.raises(jfa.Unsupported, match="forward-mode"):
+        jfa.attention(forward_ad.make_dual(query, query), *others)
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpointing(reentrant, device):
     problem = Problem(**CASE, device=device)
@@ -125,6 +136,11 @@ def test_flops(device):
     with FlopCounterMode(display=False) as counted, pytest.warns(UserWarning, match="upper bound"):
         jfa.attention(*meta)
     assert counted.get_total_flops() == 2 * head * 8 * 9
+    for window, pairs in ((None, 3 * 9), (0, 3 * 3)):  # a shared query has a window in every sequence
+        meta = [tensor.detach().to("meta") for tensor in Problem(**SHARED).arguments]
+        with FlopCounterMode(display=False) as counted, pytest.warns(UserWarning, match="upper bound"):
+            jfa.attention(*meta, broadcast_q=True, window=window)
+        assert counted.get_total_flops() == 2 * head * pairs
 
 
 def test_refusals_are_the_same_in_a_compiled_graph(device):

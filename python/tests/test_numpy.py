@@ -86,5 +86,7 @@ def test_refusals(device_name):
     for message, arguments in cases.items():
         with pytest.raises(jfa.InvalidArgument, match=message):
             jfa.numpy.attention(*arguments, device=device_name)
+    with pytest.raises(jfa.InvalidArgument, match="window is 'wide'"):
+        jfa.numpy.attention(query, key, value, *offsets, window="wide", device=device_name)
     with pytest.raises(jfa.InvalidArgument, match="toaster:0"):
         jfa.numpy.attention(query, key, value, *offsets, device="toaster:0")

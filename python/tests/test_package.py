@@ -75,6 +75,16 @@ def test_a_library_that_is_not_there():
     assert status == 1 and "/no/such/libjfa.so cannot be loaded" in text
 
 
+def test_a_library_of_another_version():
+    status, text = python(WITHOUT_TORCH + "import jfa; jfa.version()", JFA_LIBRARY="libc.so.6")
+    assert status == 1 and "libc.so.6 has no jfa_device_open: it is another version" in text
+
+
+def test_numpy_needs_no_import_of_its_own():
+    status, text = python(WITHOUT_TORCH + "import jfa; print('numpy' in sys.modules, jfa.numpy.attention)")
+    assert status == 0 and text.startswith("False <function attention"), text
+
+
 def test_the_command_looks_among_this_interpreters_packages(monkeypatch):
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     assert _command.environment()["VIRTUAL_ENV"] == sys.prefix

@@ -31,7 +31,8 @@ def test_tensors(problem):
     refused(jfa.InvalidArgument, "key.dtype", "torch.float16", call(key=key.half()))
     refused(jfa.InvalidArgument, "query.shape", "[7, 32]", call(query=query.flatten(1)))
     refused(jfa.InvalidArgument, "value.shape", "[1, 9, 2, 16]", call(value=key[None]))
-    refused(jfa.InvalidArgument, "query", "list", call(query=query.tolist()))
+    for name in ("query", "key", "value"):
+        refused(jfa.InvalidArgument, name, "list", call(**{name: query.tolist()}))
     refused(jfa.InvalidArgument, "key.head_dim", "8", call(key=key[..., :8].contiguous()))
     refused(jfa.InvalidArgument, "query_offset", "NoneType", call(query_offset=None))
     refused(jfa.InvalidArgument, "key_offset", "list", call(key_offset=[0, 7, 9]))
@@ -41,8 +42,11 @@ def test_tensors(problem):
     refused(jfa.InvalidArgument, "window", "'wide'", call(window="wide"))
     refused(jfa.InvalidArgument, "window", "True", call(window=True))
     refused(jfa.InvalidArgument, "window", "-1", call(window=-1))
+    refused(jfa.InvalidArgument, "window", str(2**70), call(window=2**70))
     refused(jfa.InvalidArgument, "scale", "inf", call(scale=float("inf")))
     refused(jfa.InvalidArgument, "scale", "a tensor []", call(scale=torch.tensor(1.0)))
+    refused(jfa.InvalidArgument, "scale", "'big'", call(scale="big"))
+    refused(jfa.InvalidArgument, "broadcast_q", "None", call(broadcast_q=None))
 
 
 def test_other_devices(problem, device):
@@ -61,6 +65,11 @@ def test_what_is_not_there_is_refused_by_name(problem, option, value):
     refused(jfa.Unsupported, option, str(value), lambda: problem.run(**{option: value}))
     with pytest.raises(NotImplementedError):
         problem.run(**{option: value})
+
+
+def test_a_tensor_of_what_is_not_there_is_refused_by_name(problem):
+    for option in ("attn_mask", "alibi_slopes", "block_table"):
+        refused(jfa.Unsupported, option, "a tensor [2, 2]", lambda: problem.run(**{option: torch.ones(2, 2)}))
 
 
 def test_what_is_switched_off_is_accepted(problem):

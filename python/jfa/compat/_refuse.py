@@ -1,5 +1,7 @@
 """What the adapters refuse, and what they take for granted."""
 
+import torch
+
 from .. import errors
 
 
@@ -9,29 +11,36 @@ def unless(default, name, value, why):
         return
     if isinstance(default, (int, float)) and isinstance(value, (int, float)) and value == default:
         return
-    shown = f"a tensor {list(value.shape)}" if hasattr(value, "shape") else value
-    raise errors.unsupported(name, shown, why)
+    raise errors.unsupported(name, value, why)
 
 
-def symmetric_window(window_size, same_lengths):
+def symmetric_window(window_size, query_offset, key_offset):
     """jfa's window for flash-attn's (left, right), which counts from the ends of the sequences.
 
-    same_lengths: whether queries and keys are known to be of the same lengths; else the two alignments differ.
+    The two alignments are one for queries and keys of the same lengths, which one tensor as the offsets of both tells.
     """
-    left, right = (int(side) for side in window_size)
+    try:
+        left, right = (int(side) for side in window_size)
+    except (TypeError, ValueError):
+        raise errors.invalid("window_size", window_size, "two whole numbers (left, right) are wanted") from None
     if left < 0 and right < 0:
         return None
     shown = (left, right)
     if left != right:
-        raise errors.unsupported("window_size", shown, "only (-1, -1) and symmetric windows (W, W) so far")
-    if not same_lengths:
+        raise errors.unsupported("window_size", shown, "there is no causal mask yet" if shown == (-1, 0) else
+                                 "only (-1, -1) and symmetric windows (W, W) so far")
+    if not _same_offsets(query_offset, key_offset):
         raise errors.unsupported(
             "window_size", shown, "here it is aligned to the sequences' ends, in jfa to their beginnings, which is the "
             "same only for equal lengths: pass one tensor as the offsets of both")
     return left
 
 
-def same_offsets(first, second):
+def _same_offsets(first, second):
     """Whether two offset tensors are one, which is all that can be known without waiting for the device."""
-    return first is second or (first.data_ptr() == second.data_ptr() and first.shape == second.shape and
-                               first.stride() == second.stride() and first.dtype == second.dtype)
+    if first is second:
+        return True
+    if torch.compiler.is_compiling() or not (isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)):
+        return False
+    return (first.data_ptr() == second.data_ptr() and first.shape == second.shape and
+            first.stride() == second.stride() and first.dtype == second.dtype)

@@ -2,7 +2,7 @@
 
 from .. import attention
 from ._packed import packed_attention
-from ._refuse import same_offsets, symmetric_window, unless
+from ._refuse import symmetric_window, unless
 
 
 def _refuse(dropout_p, causal, softcap, alibi_slopes):
@@ -23,7 +23,7 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
     """jfa.attention() of packed sequences. Maximum lengths are not needed; the backward is always deterministic."""
     _refuse(dropout_p, causal, softcap, alibi_slopes)
     unless(None, "block_table", block_table, "there are no paged keys")
-    window = symmetric_window(window_size, same_offsets(cu_seqlens_q, cu_seqlens_k))
+    window = symmetric_window(window_size, cu_seqlens_q, cu_seqlens_k)
     result = attention(q, k, v, cu_seqlens_q, cu_seqlens_k, window=window, scale=softmax_scale,
                        return_lse=return_attn_probs)
     return _results(result, return_attn_probs)
@@ -34,8 +34,8 @@ def flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, dropout_p=0.0,
                                      return_attn_probs=False):
     """flash_attn_varlen_func() of qkv [total, 3, heads, head_dim]."""
     _refuse(dropout_p, causal, softcap, alibi_slopes)
-    result = packed_attention(None, qkv, cu_seqlens, cu_seqlens, symmetric_window(window_size, True), softmax_scale,
-                              return_attn_probs)
+    window = symmetric_window(window_size, cu_seqlens, cu_seqlens)
+    result = packed_attention(None, qkv, cu_seqlens, cu_seqlens, window, softmax_scale, return_attn_probs)
     return _results(result, return_attn_probs)
 
 
@@ -44,6 +44,6 @@ def flash_attn_varlen_kvpacked_func(q, kv, cu_seqlens_q, cu_seqlens_k, max_seqle
                                     alibi_slopes=None, deterministic=False, return_attn_probs=False):
     """flash_attn_varlen_func() of kv [total_k, 2, heads, head_dim]."""
     _refuse(dropout_p, causal, softcap, alibi_slopes)
-    window = symmetric_window(window_size, same_offsets(cu_seqlens_q, cu_seqlens_k))
+    window = symmetric_window(window_size, cu_seqlens_q, cu_seqlens_k)
     result = packed_attention(q, kv, cu_seqlens_q, cu_seqlens_k, window, softmax_scale, return_attn_probs)
     return _results(result, return_attn_probs)

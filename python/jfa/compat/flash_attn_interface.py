@@ -1,7 +1,7 @@
 """The signature of the package flash_attn_interface (FlashAttention-3) for sequences of unequal length."""
 
 from .. import attention
-from ._refuse import same_offsets, symmetric_window, unless
+from ._refuse import symmetric_window, unless
 
 
 def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_q=None,
@@ -20,6 +20,6 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
         unless(None, name, value, "there is no fp8")
     unless(0, "attention_chunk", attention_chunk, "there are no chunks")
     unless(0.0, "softcap", softcap, "there is no softcap")
-    window = symmetric_window(window_size, same_offsets(cu_seqlens_q, cu_seqlens_k))
+    window = symmetric_window(window_size, cu_seqlens_q, cu_seqlens_k)
     return attention(q, k, v, cu_seqlens_q, cu_seqlens_k, window=window, scale=softmax_scale,
                      return_lse=return_attn_probs)

@@ -24,7 +24,7 @@ def tlx_jagged_flash_attention(query, key, value, query_offset, key_offset, max_
     cpu_query_offset and cpu_key_offset are not needed.
     """
     if ad_to_request_offset is not None:
-        raise errors.unsupported("ad_to_request_offset", f"a tensor {list(ad_to_request_offset.shape)}",
+        raise errors.unsupported("ad_to_request_offset", ad_to_request_offset,
                                  "keys shared by several queries through a map")
     output, lse = attention(query, key, value, query_offset, key_offset, output_offset=output_offset,
                             window=window_size, broadcast_q=broadcast_q, scale=sm_scale, return_lse=True)

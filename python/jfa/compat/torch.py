@@ -1,7 +1,7 @@
 """The signature of torch.nn.attention.varlen.varlen_attn."""
 
 from .. import attention, errors
-from ._refuse import same_offsets, symmetric_window, unless
+from ._refuse import symmetric_window, unless
 
 
 def varlen_attn(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
@@ -12,12 +12,11 @@ def varlen_attn(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_a
     """
     unless(None, "seqused_k", seqused_k, "rows of a sequence that are not used")
     unless(None, "block_table", block_table, "there are no paged keys")
-    if not enable_gqa and query.shape[1] != key.shape[1]:
-        raise errors.invalid("enable_gqa", enable_gqa, f"query has {query.shape[1]} heads and key has {key.shape[1]}")
-    if tuple(window_size) == (-1, 0):
-        unless((-1, -1), "window_size", tuple(window_size), "there is no causal mask yet")
+    heads = [tensor.shape[1] for tensor in (query, key) if getattr(tensor, "ndim", 0) == 3]
+    if not enable_gqa and len(heads) == 2 and heads[0] != heads[1]:
+        raise errors.invalid("enable_gqa", enable_gqa, f"query has {heads[0]} heads and key has {heads[1]}")
     if cu_seq_k is None:
         raise errors.invalid("cu_seq_k", None, "offsets of the keys are wanted")
-    window = symmetric_window(window_size, same_offsets(cu_seq_q, cu_seq_k))
+    window = symmetric_window(window_size, cu_seq_q, cu_seq_k)
     return attention(query, key, value, cu_seq_q, cu_seq_k, window=window, scale=scale,
                      return_lse=bool(return_aux is not None and return_aux.lse))
