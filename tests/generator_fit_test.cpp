@@ -105,9 +105,11 @@ TEST_CASE("registers and threads of the roles must fit a CTA") {
   KernelPlan plan = jfa::plan(spec_of(Target::sm_90a, Pass::forward, 64)).value();
   EntryPlan& entry = std::get<ForwardPlan>(plan.entries).main;
   entry.roles.front().registers = 64;
-  CHECK(has(check_fit(plan).message(), "registers 65792 of 65536"));
+  CHECK(has(check_fit(plan).message(), "registers 65792 of the 64512 that 384 threads start with"));
   entry.roles.front().registers = 28;
-  CHECK(has(check_fit(plan).message(), "registers 28 of role Load are no multiple of 8 up to 255"));
+  CHECK(has(check_fit(plan).message(), "registers 28 of role Load are no multiple of 8 from 24 to 256"));
+  entry.roles.front().registers = 16;
+  CHECK(has(check_fit(plan).message(), "registers 16 of role Load are no multiple of 8 from 24 to 256"));
   entry.roles.front().registers = 24;
   entry.roles.push_back({"More", "nothing", 32});
   entry.threads += 32 * 32;
