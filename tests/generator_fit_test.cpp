@@ -125,6 +125,14 @@ TEST_CASE("the emitted numbers are those of the plan") {
   CHECK(has(emit(plan).text, "using Probabilities = TensorTiles<TensorTile<kElement, 128, 128>, 448, 1>;"));
 }
 
+TEST_CASE("an emitted source says how it compiles alone: a virtual target has no machine code") {
+  for (const Target target : all_targets()) {
+    const std::string text = emit(plan(spec_of(target, Pass::forward, 64)).value()).text;
+    CHECK(has(text, "nvcc -arch=" + std::string(to_string(target)) +
+                        (is_virtual(target) ? " -ptx.\n" : " -cubin.\n")));
+  }
+}
+
 TEST_CASE("no template repeats a number of the plan") {
   const std::regex repeated(
       R"(__launch_bounds__\(\s*\d|setmaxnreg_(inc|dec)<\d|\bwarp (==|<|>|>=|<=) \d)"
