@@ -48,8 +48,8 @@ KernelSource emit(const KernelPlan& plan, bool line_info) {
   for (const EntryPlan* entry : entries_of(plan)) source.entries.push_back(entry->name);
   source.text = fmt::format(
       "// {}\n"
-      "// Emitted by jfa for this configuration; compiles alone: nvcc -arch={} -cubin.\n",
-      source.name, source.target);
+      "// Emitted by jfa for this configuration; compiles alone: nvcc -arch={} {}.\n",
+      source.name, source.target, is_virtual(plan.spec.target) ? "-ptx" : "-cubin");
   add(source.text, "attention/tile.cuh");
   source.text += configuration_block(plan);
   for (const Fragment& fragment : plan.fragments) add(source.text, fragment);

@@ -36,9 +36,7 @@ std::string shared_constants(const KernelPlan& plan) {
   if (spec.window) constant(text, "kWindow", *spec.window, "|i - j| <= kWindow");
   constant(text, "kTileRows", plan.query_tile, "of a query or key tile, as the work list counts them");
   constant(text, "kItemStages", plan.item_stages, "work items drawn ahead");
-  constant(text, "kBoxDim", plan.operand.box_dim, "columns of a tensor-map box");
-  constant(text, "kBoxes", plan.operand.boxes, "boxes a row");
-  constant(text, "kSwizzleBytes", plan.operand.swizzle_bytes);
+  constant(text, "kSwizzleBytes", plan.operand.swizzle_bytes, "as wide as a tensor-map box");
   constant(text, "kTileAlignment", kTileAlignmentBytes, "the repeat of the widest swizzle");
   if (plan.tensor_memory_columns != 0) constant(text, "kTensorMemoryColumns", plan.tensor_memory_columns);
   return text;

@@ -57,7 +57,6 @@ struct EntryPlan {
 struct OperandPlan {
   int box_dim = 64;         // columns of a box: 16, 32 or 64
   int swizzle_bytes = 128;  // 32, 64 or 128
-  int boxes = 2;            // padded_dim / box_dim
 };
 
 /// When the keys of a forward's query tiles are cut into parts. Constants of a kernel, so that results do not
@@ -150,8 +149,7 @@ std::vector<const EntryPlan*> entries_of(const KernelPlan& plan);
 std::string name(const KernelPlan& plan);
 
 /// Cycles that the tensor core of one multiprocessor takes at its full 16-bit rate for tile_products: the sum
-/// of 2 m n k over the floating-point operations of a cycle, 8192 on 10.x and 4096 on 9.0; an m below 128 on
-/// 10.x, 64 on 9.0, counts as that.
+/// of 2 m n k over the floating-point operations of a cycle; too small an m counts as the target's least.
 int tensor_core_cycles(const EntryPlan& entry, Target target);
 
 /// The plan as JSON, for `jfa emit --format plan`.

@@ -90,15 +90,17 @@ std::optional<KernelSpec> spec_named(std::string_view text) {
     std::int32_t window = 0;
     if (first) {
       spec.pass = word == "backward" ? Pass::backward : Pass::forward;
-    } else if (word == "fp16") {
-      spec.dtype = DType::fp16;
+    } else if (const DTypeRow* row = find_dtype(word)) {
+      spec.dtype = row->dtype;
     } else if (word == "pma") {
       spec.broadcast_q = true;
     } else if (word.starts_with('w') && number(&window)) {
       spec.window = window;
     } else if (const Result<Target> target = parse_target(word)) {
       spec.target = *target;
-    } else if (!(word.starts_with('d') && number(&spec.padded_dim)) && word.starts_with('g')) {
+    } else if (word.starts_with('d')) {
+      (void)number(&spec.padded_dim);
+    } else if (word.starts_with('g')) {
       (void)number(&spec.groups);
     }
   }

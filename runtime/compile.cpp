@@ -37,11 +37,11 @@ namespace {
 
 // What is worth keeping of a compilation. PTX beside machine code is for the driver of a later device of the
 // same family; an `a` target's becomes machine code of its own generation only, which is at hand.
-bool keeps_ptx(std::string_view target) { return target.starts_with("compute_") || target.ends_with('f'); }
+bool keeps_ptx(Target target) { return is_virtual(target) || to_string(target).ends_with('f'); }
 
 Result<KernelImage> compile_with(const Nvrtc& nvrtc, const KernelSource& source) {
   Result<KernelImage> image = nvrtc.compile(source);
-  if (image.ok() && !keeps_ptx(source.target)) image->ptx.clear();
+  if (image.ok() && !keeps_ptx(source.spec.target)) image->ptx.clear();
   return image;
 }
 

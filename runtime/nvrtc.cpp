@@ -49,8 +49,6 @@ NvrtcVersion oldest_for_all_targets() {
 
 std::string to_string(NvrtcVersion version) { return fmt::format("{}.{}", version.major, version.minor); }
 
-bool is_virtual(std::string_view target) { return target.starts_with("compute_"); }
-
 // 100 for "sm_100f", 0 if there is no number.
 int architecture_of(std::string_view target) {
   const std::size_t digits = target.find_first_of("0123456789");
@@ -278,7 +276,7 @@ Result<KernelImage> Nvrtc::compile(const KernelSource& source) const {
   if (Status status = knows(source.target); !status.ok()) return status;
   const Library& nvrtc = *library_;
 
-  const bool with_cubin = !is_virtual(source.target);
+  const bool with_cubin = !is_virtual(source.spec.target);
   std::vector<std::string> options = source.options;
   options.push_back("--gpu-architecture=" + source.target);
   if (with_cubin) options.push_back("--ptxas-options=-v");  // the log has the facts

@@ -105,9 +105,11 @@ TEST_CASE("registers and threads of the roles must fit a CTA") {
   KernelPlan plan = jfa::plan(spec_of(Target::sm_90a, Pass::forward, 64)).value();
   EntryPlan& entry = std::get<ForwardPlan>(plan.entries).main;
   entry.roles.front().registers = 64;
-  CHECK(has(check_fit(plan).message(), "registers 65792 of 65536"));
+  CHECK(has(check_fit(plan).message(), "registers 65792 of the 64512 that 384 threads start with"));
   entry.roles.front().registers = 28;
-  CHECK(has(check_fit(plan).message(), "registers 28 of role Load are no multiple of 8 up to 255"));
+  CHECK(has(check_fit(plan).message(), "registers 28 of role Load are no multiple of 8 from 24 to 256"));
+  entry.roles.front().registers = 16;
+  CHECK(has(check_fit(plan).message(), "registers 16 of role Load are no multiple of 8 from 24 to 256"));
   entry.roles.front().registers = 24;
   entry.roles.push_back({"More", "nothing", 32});
   entry.threads += 32 * 32;
@@ -121,6 +123,14 @@ TEST_CASE("the emitted numbers are those of the plan") {
   CHECK(has(text, "using Probabilities = TensorTiles<TensorTile<kElement, 128, 128>, 384, 1>;"));
   find(std::get<ForwardPlan>(plan.entries).main.tensor_map, "Probabilities").begin = 448;
   CHECK(has(emit(plan).text, "using Probabilities = TensorTiles<TensorTile<kElement, 128, 128>, 448, 1>;"));
+}
+
+TEST_CASE("an emitted source says how it compiles alone: a virtual target has no machine code") {
+  for (const Target target : all_targets()) {
+    const std::string text = emit(plan(spec_of(target, Pass::forward, 64)).value()).text;
+    CHECK(has(text, "nvcc -arch=" + std::string(to_string(target)) +
+                        (is_virtual(target) ? " -ptx.\n" : " -cubin.\n")));
+  }
 }
 
 TEST_CASE("no template repeats a number of the plan") {

@@ -127,6 +127,26 @@ TEST_CASE("a backward's lists have room for unowned rows before the first sequen
   CHECK(map.delta - map.key_sequences >= 3 * sizeof(kernel::KeySequence));
 }
 
+TEST_CASE("a call needs as much workspace on every target: it is asked for before a device is known") {
+  for (const Target target : all_targets()) {
+    for (const bool broadcast_q : {false, true}) {
+      for (const std::int64_t keys : {100, 10'000, 1'000'000}) {
+        const WorkspaceShape call{3, 40, keys, 8};
+        const auto forward_bytes = [&](Target of) {
+          return workspace_map(plan_of(of, Pass::forward, 64, broadcast_q), call).bytes;
+        };
+        const auto backward_bytes = [&](Target of) {
+          return backward_workspace_map(plan_of(of, Pass::backward, 64, broadcast_q), {call, 120, 64, true})
+              .bytes;
+        };
+        const Target first = all_targets().front();
+        CHECK(forward_bytes(target) == forward_bytes(first));
+        CHECK(backward_bytes(target) == backward_bytes(first));
+      }
+    }
+  }
+}
+
 TEST_CASE("parts of a shared query's keys keep the multiprocessors evenly busy") {
   CHECK(broadcast_parts(132, 4, 80) == 33);
   CHECK(broadcast_parts(132, 1, 320) == 132);

@@ -23,7 +23,6 @@ OperandPlan operand(int padded_dim) {
   OperandPlan plan;
   plan.box_dim = padded_dim % 64 == 0 ? 64 : padded_dim % 32 == 0 ? 32 : 16;
   plan.swizzle_bytes = plan.box_dim * 2;
-  plan.boxes = padded_dim / plan.box_dim;
   return plan;
 }
 

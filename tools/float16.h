@@ -1,4 +1,5 @@
-// The two 16-bit types on the host: bits to float and back, rounding to nearest even.
+// The 16-bit types on the host: bits to float and back, rounding to nearest even. A type that is added has
+// the compiler ask for its case in every switch.
 #pragma once
 
 #include <bit>
@@ -45,17 +46,37 @@ inline std::uint16_t float_to_fp16(float value) {
 }
 
 inline float to_float(DType dtype, std::uint16_t bits) {
-  return dtype == DType::bf16 ? bf16_to_float(bits) : fp16_to_float(bits);
+  switch (dtype) {
+    case DType::bf16:
+      return bf16_to_float(bits);
+    case DType::fp16:
+      return fp16_to_float(bits);
+  }
+  return 0;
 }
 
 inline std::uint16_t to_bits(DType dtype, float value) {
-  return dtype == DType::bf16 ? float_to_bf16(value) : float_to_fp16(value);
+  switch (dtype) {
+    case DType::bf16:
+      return float_to_bf16(value);
+    case DType::fp16:
+      return float_to_fp16(value);
+  }
+  return 0;
 }
 
 /// The nearest value of the 16-bit type.
 inline float round_to(DType dtype, float value) { return to_float(dtype, to_bits(dtype, value)); }
 
 /// Largest relative error of one rounding: half a unit in the last place of 1.
-inline double unit_roundoff(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : 0x1p-11; }
+inline double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::fp16:
+      return 0x1p-11;
+  }
+  return 0;
+}
 
 }  // namespace jfa

@@ -220,7 +220,8 @@ Sweep default_sweep() {
   sweep.head_dim = {32, 64, 128};
   sweep.broadcast_q = {false, true};
   sweep.groups = {1, 4};
-  sweep.target = {std::string(to_string(Target::sm_100f)), std::string(to_string(Target::sm_90a))};
+  for (const TargetRow& row : target_table())
+    if (!row.devices.empty()) sweep.target.emplace_back(row.name);
   return sweep;
 }
 

@@ -17,7 +17,6 @@ OperandPlan plan_operand(const KernelSpec& spec) {
   OperandPlan operand;
   operand.box_dim = spec.padded_dim % 64 == 0 ? 64 : spec.padded_dim % 32 == 0 ? 32 : 16;
   operand.swizzle_bytes = operand.box_dim * row_of(spec.dtype).bytes;
-  operand.boxes = spec.padded_dim / operand.box_dim;
   return operand;
 }
 

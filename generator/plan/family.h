@@ -38,7 +38,7 @@ struct ControlBytes {
   int forward = 0, pair = 0, one_pass = 0;
 };
 
-/// Arithmetic of one specialisation's tiles.
+/// Of a tile's row on chip.
 int row_bytes(const KernelSpec& spec);
 
 /// A forward without what its target adds: roles and tensor memory of main.

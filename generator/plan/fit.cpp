@@ -12,8 +12,10 @@ namespace {
 // What tensor memory is read and written by.
 constexpr int kTensorColumnStep = 16;
 constexpr int kControlAlignmentBytes = 16;
-// A thread has at most so many registers, in steps of 8.
-constexpr int kMostRegisters = 255;
+constexpr int kWarpThreads = 32;
+// What a thread may set its registers to.
+constexpr int kLeastRegisters = 24;
+constexpr int kMostRegisters = 256;
 constexpr int kRegisterStep = 8;
 
 class EntryCheck {
@@ -34,6 +36,12 @@ class EntryCheck {
                                            fmt::format(format, std::forward<Arguments>(arguments)...)));
   }
 
+  int role_threads() const {
+    int threads = 0;
+    for (const WarpRole& role : entry_.roles) threads += kWarpThreads * role.warps;
+    return threads;
+  }
+
   Status stages() const {
     for (const StageCount& stage : entry_.stages) {
       if (stage.count < stage.least)
@@ -44,23 +52,31 @@ class EntryCheck {
   }
 
   Status threads() const {
-    int threads = 0;
-    for (const WarpRole& role : entry_.roles) threads += 32 * role.warps;
+    const int threads = role_threads();
     if (threads != entry_.threads)
       return refuse("threads {} are not those of its roles, {}", entry_.threads, threads);
     if (threads > limits_.threads) return refuse("threads {} of {}", threads, limits_.threads);
     return {};
   }
 
+  // Roles pass on among them what the CTA starts with, which is the same for every thread: for more than that
+  // they would wait for ever.
   Status registers() const {
     int registers = 0;
     for (const WarpRole& role : entry_.roles) {
-      if (role.registers > kMostRegisters || role.registers % kRegisterStep != 0)
-        return refuse("registers {} of role {} are no multiple of {} up to {}", role.registers, role.type,
-                      kRegisterStep, kMostRegisters);
-      registers += 32 * role.warps * role.registers;
+      if (role.registers == 0) continue;
+      if (role.registers < kLeastRegisters || role.registers > kMostRegisters ||
+          role.registers % kRegisterStep != 0)
+        return refuse("registers {} of role {} are no multiple of {} from {} to {}", role.registers,
+                      role.type, kRegisterStep, kLeastRegisters, kMostRegisters);
+      registers += kWarpThreads * role.warps * role.registers;
     }
-    if (registers > limits_.registers) return refuse("registers {} of {}", registers, limits_.registers);
+    if (registers == 0) return {};
+    const int threads = role_threads();
+    const int share = limits_.registers / threads / kRegisterStep * kRegisterStep;
+    const int start = threads * std::min(share, kMostRegisters);
+    if (registers > start)
+      return refuse("registers {} of the {} that {} threads start with", registers, start, threads);
     return {};
   }
 

@@ -84,6 +84,7 @@ struct QueryStats {
   float lse_log2, delta;
 };
 
+constexpr float kLog2E = 1.44269504088896341f;
 // Largest relative error of an LSE in units of log2: five roundings, from the scores it was made of to here.
 constexpr float kLseError = 5.0f / (1 << 24);
 // From here on that is more than a few factors of 2 in a probability.

@@ -2,7 +2,6 @@
 namespace jfa::kernel {
 
 constexpr float kMinusInfinity = __builtin_bit_cast(float, 0xff800000u);
-constexpr float kLog2E = 1.44269504088896341f;
 constexpr float kLn2 = 0.693147180559945309f;
 
 struct RowState {

@@ -5,9 +5,9 @@
 //   gradient[0] += score gradient operand * streamed[0]
 //   gradient[1] += probability operand    * streamed[1]      only of keys: the values' gradient
 //
-//   load      one thread loads tiles            draw       one thread draws items
-//   multiply  one thread issues the products    gradients  one thread a row: operands from scores, then the
-//   store
+//   load       one thread loads tiles         multiply  one thread issues the products
+//   draw       one thread draws items
+//   gradients  one thread a row: operands from scores, then the store
 //
 // `Work` says what an entry's items consist of: segments with stationary tiles of their own, each with some
 // streamed tiles.

@@ -5,6 +5,7 @@ namespace jfa::kernel {
 // `n`: columns of d that are computed, rows of b that are read.
 template <class D, class A, class B>
 __device__ inline void mma_abt(D d, A a, B b, int n, bool accumulate = false) {
+  static_assert(D::kRows == A::kRows && A::kColumns == B::kColumns);
   for (int k = 0; k < A::kColumns / kMmaDepth; ++k) {
     tcgen05_mma_ss(d.address, descriptor_k_major(a, k), descriptor_k_major(b, k),
                    instruction_descriptor(n, false), accumulate || k > 0);
@@ -14,6 +15,7 @@ __device__ inline void mma_abt(D d, A a, B b, int n, bool accumulate = false) {
 // a in tensor memory. `first`: this product starts d. By reference, to be read where it is used.
 template <class D, Element kElement, int kRows, int kColumns, class B>
 __device__ inline void mma_ab(D d, TensorTile<kElement, kRows, kColumns> a, B b, const bool& first) {
+  static_assert(D::kRows == kRows && D::kColumns == B::kColumns && kColumns <= B::kRows);
   const u32 instruction = instruction_descriptor(B::kColumns, true);
   for (int k = 0; k < kColumns / kMmaDepth; ++k) {
     tcgen05_mma_ts(d.address, a + k * (kMmaDepth * kElementBytes / 4), descriptor_n_major(b, k), instruction,
@@ -24,9 +26,11 @@ __device__ inline void mma_ab(D d, TensorTile<kElement, kRows, kColumns> a, B b,
 // The same of the first `depth` columns of a, and rows of a stage of `b`.
 template <class D, class A, class Tiles>
 __device__ inline void mma_ab(D d, A a, const Tiles& b, int stage, int depth, const bool& first) {
+  using B = typename Tiles::Stage;
+  static_assert(D::kRows == A::kRows && D::kColumns == B::kColumns && A::kColumns <= B::kRows);
   for (int k = 0; k < depth / kMmaDepth; ++k) {
     tcgen05_mma_ts(d.address, a + k * (kMmaDepth * kElementBytes / 4), descriptor_n_major(b[stage], k),
-                   instruction_descriptor(Tiles::Stage::kColumns, true), !first || k > 0);
+                   instruction_descriptor(B::kColumns, true), !first || k > 0);
   }
 }
 
@@ -34,6 +38,7 @@ __device__ inline void mma_ab(D d, A a, const Tiles& b, int stage, int depth, co
 template <class D, Element kElement, int kRows, int kColumns, int kSwizzleBytes, class B>
 __device__ inline void mma_ab(D d, SharedTile<kElement, kRows, kColumns, kSwizzleBytes> a, B b,
                               bool accumulate) {
+  static_assert(D::kRows == kRows && D::kColumns == B::kColumns && kColumns <= B::kRows);
   const u32 instruction = instruction_descriptor(B::kColumns, true);
   for (int k = 0; k < kColumns / kMmaDepth; ++k) {
     tcgen05_mma_ss(d.address, descriptor_k_major(a, k), descriptor_n_major(b, k), instruction,
@@ -43,6 +48,7 @@ __device__ inline void mma_ab(D d, SharedTile<kElement, kRows, kColumns, kSwizzl
 
 template <class D, class A, class B>
 __device__ inline void mma_atb(D d, A a, B b, bool accumulate) {
+  static_assert(D::kRows == A::kColumns && D::kColumns == B::kColumns && A::kRows == B::kRows);
   const u32 instruction = instruction_descriptor(B::kColumns, true, true, A::kColumns);
   for (int k = 0; k < A::kRows / kMmaDepth; ++k) {
     tcgen05_mma_ss(d.address, descriptor_n_major(a, k), descriptor_n_major(b, k), instruction,

@@ -59,7 +59,7 @@ struct SpareRows {
     constexpr u32 kSpareBytes = box_bytes(kTileRows - kConsumerRows);  // of one column block
     constexpr u32 kRegisterBytes = kWarpgroupThreads * sizeof(float);
     static_assert(kSpareBytes % kRegisterBytes == 0);
-    static_assert(kGradientRegisters * kRegisterBytes <= 2 * config::kBoxes * kSpareBytes);
+    static_assert(kGradientRegisters * kRegisterBytes <= 2 * StationaryTile::kBoxes * kSpareBytes);
     const u32 byte = i * kRegisterBytes;
     return pair + byte / kSpareBytes * box_bytes(kTileRows) + box_bytes(kConsumerRows) + byte % kSpareBytes +
            threadIdx.x % kWarpgroupThreads * sizeof(float);

@@ -6,8 +6,8 @@
 //   stats    LSE and delta of the queries
 //   store    one thread stores the gradients of keys and values
 //   consume  warpgroups, 64 keys each: scores and their gradient, transposed, and the products of their keys.
-//   The query's gradient: of a large tile half the rows each, from both warpgroups' keys; of a small one all
-//   of them, from its own keys, summed at an item's end
+//            The query's gradient: of a large tile half the rows each, from both warpgroups' keys; of a small
+//            one all of them, from its own keys, summed at an item's end
 namespace jfa::kernel::broadcast {
 
 static_assert(Config::ConsumeWarps::kCount == kConsumerWarps && kSmallTileRows == kMmaRows);

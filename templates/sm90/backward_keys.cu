@@ -5,7 +5,7 @@
 //   draw     one thread draws items
 //   stats    LSE and delta of the queries
 //   consume  warpgroups, 64 keys each: scores and their gradient, transposed, then both products. Of at most
-//   64 keys each takes every other tile of queries
+//            64 keys each takes every other tile of queries
 namespace jfa::kernel::keys {
 
 using Config = config::Keys;

@@ -5,7 +5,7 @@
 //   load     one thread loads tiles
 //   draw     one thread draws items
 //   consume  warpgroups, 64 queries each: scores, their gradient, and its product with the keys. Of at most
-//   64 queries each takes every other tile of keys
+//            64 queries each takes every other tile of keys
 namespace jfa::kernel::queries {
 
 using Config = config::Queries;

@@ -5,14 +5,15 @@
 //   stats    LSE of the queries
 //   store    one thread stores gradients
 //   consume  warpgroups, 64 keys each: scores and their gradient, transposed, and the products of their keys;
-//   delta of every other half of the queries; of the query's gradient every other column block, from all keys
+//            delta of every other half of the queries; of the query's gradient every other column block, from
+//            all keys
 namespace jfa::kernel::short_keys {
 
 static_assert(Config::ConsumeWarps::kCount == kConsumerWarps);
 using ScoreGradTile = Config::RoundedScoreGrads::Stage;
 using QueryGradTile = Config::StagedQueryGrad::Stage;
-constexpr int kOwnBoxes = (config::kBoxes + kConsumers - 1) / kConsumers;
-constexpr int kBoxRegisters = config::kBoxDim / 2;
+constexpr int kOwnBoxes = (StationaryTile::kBoxes + kConsumers - 1) / kConsumers;
+constexpr int kBoxRegisters = StationaryTile::kBoxDim / 2;
 
 struct Control {
   Pipeline pipeline;
@@ -21,7 +22,8 @@ struct Control {
 
 // Whether this consumer's `own`-th column block exists.
 __device__ inline bool has_box(int own, int consumer) {
-  return (own + 1) * kConsumers <= config::kBoxes || own * kConsumers + consumer < config::kBoxes;
+  return (own + 1) * kConsumers <= StationaryTile::kBoxes ||
+         own * kConsumers + consumer < StationaryTile::kBoxes;
 }
 
 // What this thread's two keys see of the streamed tile that starts at `first`. Computed anew for every tile:
@@ -88,7 +90,7 @@ __device__ inline void attend(const Shared<Control>& shared, const StationaryTil
 #pragma unroll
   for (int own = 0; own < kOwnBoxes; ++own) {
     // A column block too few: both multiply the last one, since a product may not be left to one of them.
-    const int box = min(own * kConsumers + consumer, config::kBoxes - 1);
+    const int box = min(own * kConsumers + consumer, StationaryTile::kBoxes - 1);
     multiply_keys(query_gradient[own], shared.score_grads[0], stationary[0], box);
   }
   wgmma_commit_group();

@@ -1,12 +1,13 @@
 // Products of tiles by wgmma, issued by a whole warpgroup that has 64 rows of the result: d (+)= a * b. A
-// letter `t` transposes what it follows: rows of b are N in mma_abt, and K otherwise. Groups are the
-// caller's.
+// letter `t` transposes what it follows: rows of b are N in mma_abt, and K otherwise. A thread has half as
+// many registers of d as d has columns, which are the first ones of b. Groups are the caller's.
 namespace jfa::kernel {
 
 constexpr int kMmaRows = 64;
 
 template <int kRegisters, class A, class B>
 __device__ inline void mma_abt(float (&d)[kRegisters], A a, B b) {
+  static_assert(2 * kRegisters <= B::kRows && A::kColumns == B::kColumns);
 #pragma unroll
   for (int k = 0; k < A::kColumns / kMmaDepth; ++k)
     wgmma_ss(d, descriptor_k_major(a, k), descriptor_k_major(b, k), k > 0);
@@ -15,6 +16,7 @@ __device__ inline void mma_abt(float (&d)[kRegisters], A a, B b) {
 // a in registers, as pack_fragment() leaves it.
 template <int kRegisters, int kSteps, class B>
 __device__ inline void mma_ab(float (&d)[kRegisters], const u32 (&a)[kSteps][4], B b, bool accumulate) {
+  static_assert(2 * kRegisters <= B::kColumns && kSteps * kMmaDepth <= B::kRows);
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) wgmma_rs(d, a[k], descriptor_n_major(b, k), accumulate || k > 0);
 }
@@ -22,6 +24,7 @@ __device__ inline void mma_ab(float (&d)[kRegisters], const u32 (&a)[kSteps][4],
 // kDepth: of the columns of a, and the rows of b, so many.
 template <int kDepth, int kRegisters, class A, class B>
 __device__ inline void mma_ab(float (&d)[kRegisters], A a, B b) {
+  static_assert(2 * kRegisters <= B::kColumns && kDepth <= A::kColumns && kDepth <= B::kRows);
 #pragma unroll
   for (int k = 0; k < kDepth / kMmaDepth; ++k)
     wgmma_ss<false, true>(d, descriptor_k_major(a, k), descriptor_n_major(b, k), k > 0);
@@ -29,6 +32,7 @@ __device__ inline void mma_ab(float (&d)[kRegisters], A a, B b) {
 
 template <int kRegisters, class A, class B>
 __device__ inline void mma_atb(float (&d)[kRegisters], A a, B b) {
+  static_assert(2 * kRegisters <= B::kColumns && A::kRows == B::kRows);
 #pragma unroll
   for (int k = 0; k < A::kRows / kMmaDepth; ++k)
     wgmma_ss<true, true>(d, descriptor_n_major(a, k), descriptor_n_major(b, k), k > 0);
