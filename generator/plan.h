@@ -20,6 +20,8 @@ struct TileProduct {
   int m = 0, n = 0, k = 0;
 };
 
+inline constexpr int kWarpThreads = 32;
+
 /// Neighbouring warps with one task; roles follow one another in the order of an entry's list.
 struct WarpRole {
   std::string type;  // its name in the emitted source: "Softmax"

@@ -12,7 +12,6 @@ namespace {
 // What tensor memory is read and written by.
 constexpr int kTensorColumnStep = 16;
 constexpr int kControlAlignmentBytes = 16;
-constexpr int kWarpThreads = 32;
 // What a thread may set its registers to.
 constexpr int kLeastRegisters = 24;
 constexpr int kMostRegisters = 256;

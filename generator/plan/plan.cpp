@@ -9,8 +9,6 @@
 namespace jfa {
 namespace {
 
-constexpr int kWarpThreads = 32;
-
 void add_up(EntryPlan& entry) {
   entry.threads = 0;
   for (const WarpRole& role : entry.roles) entry.threads += role.warps * kWarpThreads;
