@@ -7,14 +7,13 @@
 namespace jfa {
 namespace {
 
-constexpr auto kFit = Knob::kAsManyAsFit;
 using enum Knob::Scope;
 
 // What split_* and *_items reserve of a workspace is asked for before a device is known, so these can only be
 // lowered, and least_part_tiles and long_key_tiles only be raised.
-constexpr Knob kKnobs[] = {
+constexpr Knob kSm100Knobs[] = {
     {kForward, "query_stages", 1, 4, 1, 2, "query tiles in flight"},
-    {kForward, "key_value_stages", 2, 8, 1, kFit, "key and value tiles in flight"},
+    {kForward, "key_value_stages", 2, 8, 1, Knob::kAsManyAsFit, "key and value tiles in flight"},
     {kForward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
     {kForward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 output first"},
     {kForward, "split_items", 0, 160, 1, 160, "launches of at most so many items cut long key ranges"},
@@ -23,14 +22,17 @@ constexpr Knob kKnobs[] = {
     {kForward, "split_parts", 1, 256, 1, 256, "parts of a launch that is cut"},
     {kForward, "least_part_tiles", 4, 64, 1, 4, "key tiles of a part"},
     {kBackward, "streamed_tile", 32, 64, 32, 64, "rows of a streamed tile, of keys and queries"},
-    {kBackward, "streamed_stages", 2, 8, 1, kFit, "pairs of streamed tiles in flight, of keys and queries"},
+    {kBackward, "streamed_stages", 2, 8, 1, Knob::kAsManyAsFit,
+     "pairs of streamed tiles in flight, of keys and queries"},
     {kBackward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
     {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"},
     {kOwnQuery, "short_one_pass", 0, 1, 1, 1, "short sequences: 1 in one pass, 0 by the pair of entries"},
-    {kOwnQuery, "short_stages", 2, 8, 1, kFit, "pairs of streamed tiles in flight, of short sequences"},
+    {kOwnQuery, "short_stages", 2, 8, 1, Knob::kAsManyAsFit,
+     "pairs of streamed tiles in flight, of short sequences"},
     {kSharedQuery, "broadcast_one_pass", 0, 1, 1, 1, "queries of one tile: 1 in one pass, 0 by the pair"},
-    {kSharedQuery, "broadcast_stages", 2, 8, 1, kFit, "pairs of key and value tiles in flight"},
-    {kSharedQuery, "output_grad_rows", 128, 256, 128, kFit, "rows of output gradient in flight"},
+    {kSharedQuery, "broadcast_stages", 2, 8, 1, Knob::kAsManyAsFit, "pairs of key and value tiles in flight"},
+    {kSharedQuery, "output_grad_rows", 128, 256, 128, Knob::kAsManyAsFit,
+     "rows of output gradient in flight"},
     {kSharedQuery, "query_grad_items", 1, 512, 1, 512, "items of the query gradient, by the pair"},
     {kSharedQuery, "broadcast_items", 1, 320, 1, 320, "items of the query gradient, in one pass"},
 };
@@ -54,7 +56,7 @@ std::vector<Region> forward_tensor_map(const KernelPlan& plan, bool output_first
   return map.regions();
 }
 
-KernelPlan plan_forward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
+KernelPlan plan_forward_sm100(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   // The product thread waits for the next keys before it multiplies these values.
   constexpr int kLeastKeyValueStages = 2;
   constexpr int kControlBytes = 2048;
@@ -125,7 +127,7 @@ std::vector<WarpRole> one_pass_roles() {
           {"Multiply", "issues the products"}};
 }
 
-KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
+KernelPlan plan_backward_sm100(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   constexpr ControlBytes kControl{.pair = 512, .one_pass = 1024};
   // Scores of the next tile, or of the next keys, are issued before the products of this one.
   constexpr BackwardLeast kLeast{.streamed = 2, .short_stages = 2, .pairs = 2};
@@ -163,8 +165,13 @@ KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Cho
 }  // namespace
 
 const TargetFamily& sm100_family() {
-  static const TargetFamily family{
-      "sm100", {232448, kTensorColumns, 65536, 1024}, 8192, 128, kKnobs, plan_forward, plan_backward};
+  static const TargetFamily family{"sm100",
+                                   {232448, kTensorColumns, 65536, 1024},
+                                   8192,
+                                   128,
+                                   kSm100Knobs,
+                                   plan_forward_sm100,
+                                   plan_backward_sm100};
   return family;
 }
 

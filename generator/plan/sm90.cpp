@@ -4,13 +4,12 @@
 namespace jfa {
 namespace {
 
-constexpr auto kFit = Knob::kAsManyAsFit;
 using enum Knob::Scope;
 
 // As for 10.x, what reserves workspace can only be lowered, and what spares it only be raised.
-constexpr Knob kKnobs[] = {
+constexpr Knob kSm90Knobs[] = {
     {kForward, "query_stages", 1, 4, 1, 2, "query tiles in flight"},
-    {kForward, "key_value_stages", 4, 8, 1, kFit, "key and value tiles in flight"},
+    {kForward, "key_value_stages", 4, 8, 1, Knob::kAsManyAsFit, "key and value tiles in flight"},
     {kForward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
     {kForward, "producer_registers", 24, 40, 8, 24, "of a thread that loads or draws"},
     {kForward, "consumer_registers", 224, 240, 8, 240, "of a thread that computes"},
@@ -19,15 +18,18 @@ constexpr Knob kKnobs[] = {
     {kForward, "long_key_tiles", 32, 1024, 1, 32, "key tiles from which on they are"},
     {kForward, "split_parts", 1, 256, 1, 256, "parts of a launch that is cut"},
     {kForward, "least_part_tiles", 4, 64, 1, 4, "key tiles of a part"},
-    {kBackward, "streamed_stages", 3, 8, 1, kFit, "pairs of streamed tiles in flight, of keys and queries"},
+    {kBackward, "streamed_stages", 3, 8, 1, Knob::kAsManyAsFit,
+     "pairs of streamed tiles in flight, of keys and queries"},
     {kBackward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
     {kBackward, "producer_registers", 40, 56, 8, 40, "of a thread that loads, draws or stores"},
     {kBackward, "consumer_registers", 216, 232, 8, 232, "of a thread that computes"},
     {kOwnQuery, "short_one_pass", 0, 1, 1, 1, "short sequences: 1 in one pass, 0 by the pair of entries"},
-    {kOwnQuery, "short_stages", 1, 8, 1, kFit, "pairs of streamed tiles in flight, of short sequences"},
+    {kOwnQuery, "short_stages", 1, 8, 1, Knob::kAsManyAsFit,
+     "pairs of streamed tiles in flight, of short sequences"},
     {kSharedQuery, "broadcast_one_pass", 0, 1, 1, 1, "queries of one tile: 1 in one pass, 0 by the pair"},
-    {kSharedQuery, "broadcast_stages", 1, 8, 1, kFit, "pairs of key and value tiles in flight"},
-    {kSharedQuery, "output_grad_rows", 128, 256, 128, kFit, "rows of output gradient in flight"},
+    {kSharedQuery, "broadcast_stages", 1, 8, 1, Knob::kAsManyAsFit, "pairs of key and value tiles in flight"},
+    {kSharedQuery, "output_grad_rows", 128, 256, 128, Knob::kAsManyAsFit,
+     "rows of output gradient in flight"},
     {kSharedQuery, "query_grad_items", 1, 512, 1, 512, "items of the query gradient, by the pair"},
     {kSharedQuery, "broadcast_items", 1, 320, 1, 320, "items of the query gradient, in one pass"},
 };
@@ -47,7 +49,7 @@ std::vector<WarpRole> with_consumers(std::vector<WarpRole> producers, Choices& c
   return producers;
 }
 
-KernelPlan plan_forward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
+KernelPlan plan_forward_sm90(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   // Where the consumers take every other key tile, each keeps values while it waits for its next keys, and
   // the other one's key and value tile lie between.
   constexpr int kLeastKeyValueStages = 4;
@@ -66,7 +68,7 @@ KernelPlan plan_forward(const TargetFamily& family, const KernelSpec& spec, Choi
   return plan;
 }
 
-KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
+KernelPlan plan_backward_sm90(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   constexpr ControlBytes kControl{.pair = 512, .one_pass = 1024};
   // A consumer keeps a streamed pair while it waits for its next one, and the other one's lies between.
   constexpr BackwardLeast kLeast{.streamed = kConsumers + 1, .short_stages = 1, .pairs = 1};
@@ -103,8 +105,8 @@ KernelPlan plan_backward(const TargetFamily& family, const KernelSpec& spec, Cho
 }  // namespace
 
 const TargetFamily& sm90_family() {
-  static const TargetFamily family{"sm90",       {232448, 0, 65536, 1024}, 4096, 64, kKnobs, plan_forward,
-                                   plan_backward};
+  static const TargetFamily family{
+      "sm90", {232448, 0, 65536, 1024}, 4096, 64, kSm90Knobs, plan_forward_sm90, plan_backward_sm90};
   return family;
 }
 
