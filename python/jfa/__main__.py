@@ -3,11 +3,15 @@
 import os
 import sys
 
-from . import _command
+from . import _command, errors
 
 
 def main():
-    file = str(_command.path())
+    try:
+        file = str(_command.path())
+    except errors.Unavailable as error:
+        print(f"jfa: {error}", file=sys.stderr)
+        sys.exit(2)
     os.execve(file, [file, *sys.argv[1:]], _command.environment())
 
 

@@ -5,7 +5,7 @@ import contextvars
 
 from . import _library, errors
 
-_current = contextvars.ContextVar("jfa_simulated_device", default=None)
+_names = contextvars.ContextVar("jfa_simulated_devices", default=())  # of the `with`s around, innermost last
 
 
 class simulate(contextlib.ContextDecorator):
@@ -21,28 +21,24 @@ class simulate(contextlib.ContextDecorator):
             raise errors.invalid("name", repr(name), "a simulated device is called sim:sm_100a or sim:sm_90a; tensors "
                                  "on a GPU need no `with`")
         self.name = name
-        self._tokens = []
 
     def __enter__(self):
         _library.device(self.name)
-        self._tokens.append(_current.set(self.name))
+        _names.set((*_names.get(), self.name))
         return self
 
     def __exit__(self, *_):
-        _current.reset(self._tokens.pop())
-
-    def _recreate_cm(self):
-        return type(self)(self.name)
+        _names.set(_names.get()[:-1])
 
 
 def current():
     """The name of the simulated device in use, or None."""
-    return _current.get()
+    return _names.get()[-1] if _names.get() else None
 
 
 def required(argument):
     """The name of the simulated device in use, or an error: `argument` lies in CPU memory."""
-    name = _current.get()
+    name = current()
     if name is None:
         raise errors.Unavailable(
             f'{argument} is in CPU memory: move it to a GPU with .to("cuda"), or call inside `with '

@@ -149,11 +149,11 @@ def test_backward_outside_the_with(device, device_name):
     problem = Problem(**CASES["self"], device=device)
     output = problem.run()
     if device == "cpu":
-        token = jfa._simulate._current.set(None)
+        token = jfa._simulate._names.set(())
         try:
             problem.gradients(output)
         finally:
-            jfa._simulate._current.reset(token)
+            jfa._simulate._names.reset(token)
     else:
         problem.gradients(output)
 

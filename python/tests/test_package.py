@@ -61,6 +61,12 @@ def test_doctor():
     assert status.returncode == 0 and "NVRTC" in status.stdout, status.stdout + status.stderr
 
 
+def test_a_command_that_is_not_there():
+    done = subprocess.run([sys.executable, "-m", "jfa", "doctor"], capture_output=True, text=True, check=False,
+                          env=os.environ | {"JFA_COMMAND": "/no/such/jfa"})
+    assert done.returncode == 2 and done.stderr.startswith("jfa: /no/such/jfa is no program"), done.stderr
+
+
 def test_exported_names():
     """libjfa.so exports the C interface and nothing else."""
     if not shutil.which("nm"):

@@ -1,5 +1,8 @@
 """Errors name the argument and its value."""
 
+import concurrent.futures
+import threading
+
 import pytest
 import torch
 
@@ -93,6 +96,21 @@ def test_cpu_tensors_want_a_simulated_device():
         Problem([3, 4], [7, 2]).run()
     with pytest.raises(jfa.InvalidArgument, match="cuda:0"):
         jfa.simulate("cuda:0")
+
+
+def test_one_simulate_serves_many_threads():
+    """A thread is inside only its own `with`s."""
+    simulated = jfa.simulate("sim:sm_100a")
+
+    def run(_):
+        with simulated, jfa.simulate("sim:sm_90a"), simulated:
+            inside.wait()
+            return Problem([3, 4], [7, 2]).run()
+
+    inside = threading.Barrier(2, timeout=60)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(run, range(2))
+    assert torch.equal(first, second) and jfa._simulate.current() is None
 
 
 def test_simulate_as_a_decorator():
