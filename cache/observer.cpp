@@ -7,12 +7,12 @@
 namespace jfa {
 namespace {
 
-constexpr std::size_t kRequestDigits = 16;  // of a request's key, as messages have it
+constexpr std::size_t kShownDigits = 16;  // of a request's key, as messages have it
 
 std::string record_of(const CacheEvent& event) {
   char elapsed_ms[32] = "";
   if (event.elapsed_ms != 0) std::snprintf(elapsed_ms, sizeof elapsed_ms, "%.1f", event.elapsed_ms);
-  return log_record({"cache", to_string(event.kind), event.name, event.key.substr(0, kRequestDigits),
+  return log_record({"cache", to_string(event.kind), event.name, event.key.substr(0, kShownDigits),
                      elapsed_ms, event.where, event.detail});
 }
 
