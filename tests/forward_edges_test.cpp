@@ -57,7 +57,7 @@ TEST_CASE("forward edges: parts beside sequences that need none, and a gap-ridde
 
 TEST_CASE("forward edges: more parts than a warp has lanes") {
   const SuiteProblem made = own_queries({2, 1}, {17000, 16385}, {1, 1}, 16);
-  check_on_devices(made, suite_devices(Schedules::kTwo, number_of(made)));
+  check_on_devices(made, suite_devices(Schedules::kFew, number_of(made)));
 }
 
 TEST_CASE("forward edges: parts of a window") {
@@ -91,7 +91,7 @@ TEST_CASE("forward edges: no sequence, no row, no head") {
           own_queries({0, 0, 0}, {0, 0, 0}, {2, 2}, 64), own_queries({0, 0}, {150, 2}, {2, 2}, 64),
           own_queries({150, 2}, {0, 0}, {2, 2}, 64), own_queries({3, 4}, {2, 5}, {0, 0}, 64)}) {
       made.options.query_offset = made.options.key_offset = wide ? OffsetType::int64 : OffsetType::int32;
-      check_on_devices(made, suite_devices(Schedules::kTwo, number_of(made)));
+      check_on_devices(made, suite_devices(Schedules::kFew, number_of(made)));
     }
   }
 }

@@ -160,9 +160,12 @@ std::vector<std::string> suite_devices(Schedules schedules, std::uint64_t number
   };
   constexpr std::uint64_t kStarved = 16;  // a process has 64 simulated devices at most
   const std::string starve = fmt::format("starve&seed={}", number % kStarved);
-  if (schedules == Schedules::kTwo) {
-    const std::string others[] = {"lazy", "random&seed=1", "reverse", starve, "late"};
-    return {with("eager"), with(others[number % std::size(others)])};
+  if (schedules == Schedules::kFew) {
+    const std::string all[] = {"lazy", "random&seed=1", "reverse", starve, "late", "eager"};
+    constexpr std::uint64_t kOneInThree = 3;
+    const std::uint64_t turn = number / kOneInThree;
+    if (number % kOneInThree != 0) return {with(all[turn % std::size(all)])};
+    return {with("eager"), with(all[turn % (std::size(all) - 1)])};
   }
   return {with("eager"),         with("lazy"), with("random&seed=1"), with("random&seed=1"),
           with("reverse&sms=1"), with(starve), with("late&sms=3")};

@@ -18,9 +18,10 @@ struct SuiteProblem {
 SuiteProblem problem_of(const SuiteCase& suite_case);
 
 /// Where a case runs: names of devices that must give the same bits, one of them twice in kAll.
-/// Simulated ones differ in schedule, seed and SM count; a GPU has only itself. kTwo: the eager schedule and
-/// one that the case's number picks, so that a suite covers all of them; `number` also says who starves.
-enum class Schedules { kTwo, kAll };
+/// Simulated ones differ in schedule, seed and SM count; a GPU has only itself. kFew: one that the case's
+/// number picks, so that a suite covers all of them, and for one case in three the eager one before it;
+/// `number` also says who starves.
+enum class Schedules { kFew, kAll };
 std::vector<std::string> suite_devices(Schedules schedules, std::uint64_t number);
 
 /// Checks status, surroundings and tolerance on the first device, and the same bits on the others. Returns

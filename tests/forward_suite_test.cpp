@@ -65,7 +65,7 @@ TEST_CASE("forward suite: right in fp64's eyes, alone in its memory, the same on
     CAPTURE(what);
     const SuiteProblem problem = problem_of(c);
     const std::vector<std::string> devices =
-        suite_devices(is_thorough(c.kernel) ? Schedules::kAll : Schedules::kTwo, c.seed);
+        suite_devices(is_thorough(c.kernel) ? Schedules::kAll : Schedules::kFew, c.seed);
     const std::optional<RunResult> clean = check_on_devices(problem, devices);
     runs += static_cast<int>(devices.size());
     if (clean && c.seed % kIsolationStep == 0) runs += check_isolation(problem, devices.back(), *clean);
