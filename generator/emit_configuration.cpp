@@ -55,6 +55,8 @@ std::string pass_constants(const KernelPlan& plan) {
   constant(text, "kBoxRows", plan.output_box_rows, "of a tensor-map box");
   flag(text, "kShortKeys", backward.short_keys.has_value(),
        "sequences whose keys fit one tile: an entry of their own");
+  flag(text, "kTwoCta", backward.two_cta.has_value(),
+       "sequences or calls for clusters of two CTAs: an entry of their own");
   return text;
 }
 

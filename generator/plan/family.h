@@ -86,6 +86,7 @@ void for_each_entry(Plan& plan, Act act) {
     act(backward.broadcast->prepare);
     act(backward.broadcast->main);
   }
+  if (backward.two_cta) act(backward.two_cta->main);
 }
 
 }  // namespace jfa
