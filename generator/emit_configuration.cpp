@@ -63,8 +63,9 @@ std::string pass_constants(const KernelPlan& plan) {
 std::string shared_region(const KernelPlan& plan, const Region& region) {
   if (region.element == RegionElement::kBytes)
     return fmt::format("SharedBytes<{}, {}>", region.begin, region.size());
-  std::string tile = fmt::format("SharedTile<kElement, {}, {}, {}>", region.rows, region.columns,
-                                 plan.operand.swizzle_bytes);
+  std::string tile =
+      fmt::format("SharedTile<kElement, {}, {}, {}>", region.rows, region.columns,
+                  region.swizzle_bytes != 0 ? region.swizzle_bytes : plan.operand.swizzle_bytes);
   if (region.tiles == 2) tile = fmt::format("TilePair<{}>", tile);
   return fmt::format("SharedTiles<{}, {}, {}>", tile, region.begin, region.stages);
 }
@@ -83,6 +84,8 @@ std::string entry_struct(const KernelPlan& plan, const EntryPlan& entry) {
   const auto define = [&](std::string_view name, std::string_view type, std::string_view comment) {
     text += fmt::format("  using {} = {};  // {}\n", name, type, comment);
   };
+  if (entry.cluster > 1)
+    text += fmt::format("  static constexpr int kCluster = {};  // CTAs\n", entry.cluster);
   int first = 0;
   for (const WarpRole& role : entry.roles) {
     define(role.type + "Warps", fmt::format("Warps<{}, {}, {}>", first, role.warps, role.registers),

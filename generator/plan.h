@@ -104,6 +104,7 @@ struct TwoCtaPlan {
   int query_rows = 256;  // of a tile of queries, half of its gradient in each CTA
   int column_dim = 64;   // columns of a row that each CTA has of the right operands of gradient products
   OperandPlan columns;   // how tiles of those are cut
+  EntryPlan prepare;     // with broadcast_q: BroadcastPlan's, where there is one
   EntryPlan main;
 };
 

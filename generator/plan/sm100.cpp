@@ -3,6 +3,7 @@
 
 #include "generator/dtype.h"
 #include "generator/plan/family.h"
+#include "generator/plan/two_cta.h"
 
 namespace jfa {
 namespace {
@@ -26,6 +27,9 @@ constexpr Knob kSm100Knobs[] = {
      "pairs of streamed tiles in flight, of keys and queries"},
     {kBackward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
     {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"},
+    {kBackward, "two_cta", 0, 2, 1, 1,
+     "by clusters of two CTAs: 0 nothing, 1 what saves bytes, 2 all that can be"},
+    {kBackward, "two_cta_stages", 2, 8, 1, Knob::kAsManyAsFit, "chunks of queries in flight, of those"},
     {kOwnQuery, "short_one_pass", 0, 1, 1, 1, "short sequences: 1 in one pass, 0 by the pair of entries"},
     {kOwnQuery, "short_stages", 2, 8, 1, Knob::kAsManyAsFit,
      "pairs of streamed tiles in flight, of short sequences"},
@@ -158,6 +162,11 @@ KernelPlan plan_backward_sm100(const TargetFamily& family, const KernelSpec& spe
     append(plan.fragments, {"sm100/fused.cuh"});
     append(plan.fragments, one_pass_fragments(backward));
     append(plan.fragments, {"sm100/backward_short.cu"});
+  }
+  plan_two_cta(family, choices, plan);
+  if (backward.two_cta) {
+    if (!backward.broadcast && !backward.short_keys) append(plan.fragments, {"sm100/fused.cuh"});
+    append(plan.fragments, two_cta_fragments(spec, backward.broadcast.has_value()));
   }
   return plan;
 }
