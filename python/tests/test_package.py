@@ -86,6 +86,24 @@ def test_a_library_of_another_version():
     assert status == 1 and "libc.so.6 has no jfa_device_open: it is another version" in text
 
 
+def test_files_named_from_the_current_folder(tmp_path):
+    """With a slash JFA_LIBRARY and JFA_COMMAND are files from here, also where a bare name would be searched for."""
+    (tmp_path / "libjfa.so").symlink_to(_library.path())
+    (tmp_path / "jfa").symlink_to(_command.path())
+    status, text = python(WITHOUT_TORCH + "import os; os.chdir(sys.argv[1])\nimport jfa\nfrom jfa import _command\n"
+                          "print(jfa.version(), _command.path())\njfa.precompile('a', target='sm_100f', head_dim=12)",
+                          str(tmp_path), JFA_LIBRARY="./libjfa.so", JFA_COMMAND="./jfa")
+    assert text.startswith(f"{jfa.__version__} {tmp_path / 'jfa'}\n"), text
+    assert status == 1 and "jfa.errors.InvalidArgument" in text and "12" in text, text
+
+
+def test_a_command_in_the_path(tmp_path, monkeypatch):
+    (tmp_path / "jfa-of-the-path").symlink_to(_command.path())
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("JFA_COMMAND", "jfa-of-the-path")
+    assert _command.path() == tmp_path / "jfa-of-the-path"
+
+
 def test_numpy_needs_no_import_of_its_own():
     status, text = python(WITHOUT_TORCH + "import jfa; print('numpy' in sys.modules, jfa.numpy.attention)")
     assert status == 0 and text.startswith("False <function attention"), text
