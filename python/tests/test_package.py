@@ -23,7 +23,8 @@ def python(code, *arguments, **environment):
     """Runs code in a fresh interpreter that sees the same package; (exit status, output and errors)."""
     places = [str(pathlib.Path(jfa.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(":")]
     full = os.environ | {"PYTHONPATH": ":".join(places)} | environment
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=full, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], env=full, capture_output=True, text=True,
+                          check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -51,7 +52,8 @@ def test_without_a_fit_torch(version, tmp_path):
     code += "import jfa\nprint(jfa.version())\njfa.attention"
     status, text = python(code)
     lines = text.strip().splitlines()
-    assert status == 1 and lines[0] == jfa.__version__ and lines[-1].startswith("ImportError: jfa.attention needs PyTorch")
+    assert status == 1 and lines[0] == jfa.__version__
+    assert lines[-1].startswith("ImportError: jfa.attention needs PyTorch")
     if version:
         assert version in lines[-1] and jfa.__version__ in lines[-1] and "2.6" in lines[-1]
 
@@ -71,7 +73,8 @@ def test_exported_names():
     """libjfa.so exports the C interface and nothing else."""
     if not shutil.which("nm"):
         pytest.skip("nm of binutils is needed")
-    listed = subprocess.run(["nm", "-D", "--defined-only", str(_library.path())], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["nm", "-D", "--defined-only", str(_library.path())], capture_output=True, text=True,
+                            check=True)
     names = {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()}
     assert "jfa_forward" in names and all(name.startswith("jfa_") for name in names), names
 

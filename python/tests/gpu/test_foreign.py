@@ -26,7 +26,8 @@ def run_pytest(folder, arguments, environment):
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "foreign_plugin", "-p", "no:cacheprovider",
                            "--rootdir", str(folder), *arguments], capture_output=True, text=True, check=False,
                           env=os.environ | {"PYTHONPATH": ":".join(filter(None, places))} | environment)
-    counts = {what: int(number) for number, what in re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout[-400:])}
+    found = re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout[-400:])
+    counts = {what: int(number) for number, what in found}
     return done.returncode, counts, done.stdout + done.stderr
 
 
