@@ -55,14 +55,17 @@ std::string pass_constants(const KernelPlan& plan) {
   constant(text, "kBoxRows", plan.output_box_rows, "of a tensor-map box");
   flag(text, "kShortKeys", backward.short_keys.has_value(),
        "sequences whose keys fit one tile: an entry of their own");
+  flag(text, "kTwoCta", backward.two_cta.has_value(),
+       "sequences or calls for clusters of two CTAs: an entry of their own");
   return text;
 }
 
 std::string shared_region(const KernelPlan& plan, const Region& region) {
   if (region.element == RegionElement::kBytes)
     return fmt::format("SharedBytes<{}, {}>", region.begin, region.size());
-  std::string tile = fmt::format("SharedTile<kElement, {}, {}, {}>", region.rows, region.columns,
-                                 plan.operand.swizzle_bytes);
+  std::string tile =
+      fmt::format("SharedTile<kElement, {}, {}, {}>", region.rows, region.columns,
+                  region.swizzle_bytes != 0 ? region.swizzle_bytes : plan.operand.swizzle_bytes);
   if (region.tiles == 2) tile = fmt::format("TilePair<{}>", tile);
   return fmt::format("SharedTiles<{}, {}, {}>", tile, region.begin, region.stages);
 }
@@ -81,6 +84,8 @@ std::string entry_struct(const KernelPlan& plan, const EntryPlan& entry) {
   const auto define = [&](std::string_view name, std::string_view type, std::string_view comment) {
     text += fmt::format("  using {} = {};  // {}\n", name, type, comment);
   };
+  if (entry.cluster > 1)
+    text += fmt::format("  static constexpr int kCluster = {};  // CTAs\n", entry.cluster);
   int first = 0;
   for (const WarpRole& role : entry.roles) {
     define(role.type + "Warps", fmt::format("Warps<{}, {}, {}>", first, role.warps, role.registers),

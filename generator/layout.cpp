@@ -31,6 +31,13 @@ SharedLayout& SharedLayout::tiles(std::string type, std::string holds, int rows,
   return *this;
 }
 
+SharedLayout& SharedLayout::swizzled_tiles(std::string type, std::string holds, int rows, int columns,
+                                           int swizzle_bytes, int stages, int tiles) {
+  this->tiles(std::move(type), std::move(holds), rows, columns, stages, tiles);
+  regions_.back().swizzle_bytes = swizzle_bytes;
+  return *this;
+}
+
 SharedLayout& SharedLayout::tile_over(std::string type, std::string holds, int rows, int columns,
                                       const std::string& over) {
   const int begin = region(regions_, over).begin;
@@ -75,8 +82,9 @@ TensorLayout& TensorLayout::operand(std::string type, std::string holds, int row
 }
 
 TensorLayout& TensorLayout::operand_over(std::string type, std::string holds, int rows, int columns,
-                                         const std::string& over) {
+                                         const std::string& over, int stages) {
   Region added = operand_region(std::move(type), std::move(holds), rows, columns);
+  added.stages = stages;
   added.begin = region(regions_, over).begin;
   added.over = over;
   regions_.push_back(std::move(added));

@@ -23,6 +23,7 @@ struct Region {
   int tile_size = 0;      // bytes, or columns of tensor memory
   int begin = 0;          // as tile_size, behind the alignment of tiles
   std::string over = {};  // the region in whose place it lies, at another time; empty: its own
+  int swizzle_bytes = 0;  // of tiles in shared memory that are not cut as the plan's operands; 0: as those
 
   int size() const { return tile_size * tiles * stages; }
   int end() const { return begin + size(); }
@@ -34,6 +35,9 @@ class SharedLayout {
   explicit SharedLayout(int element_bytes) : element_bytes_(element_bytes) {}
   SharedLayout& tiles(std::string type, std::string holds, int rows, int columns, int stages = 1,
                       int tiles = 1);
+  /// The same in another swizzle than the plan's operands.
+  SharedLayout& swizzled_tiles(std::string type, std::string holds, int rows, int columns, int swizzle_bytes,
+                               int stages = 1, int tiles = 1);
   /// In the place of region `over`, which is large enough.
   SharedLayout& tile_over(std::string type, std::string holds, int rows, int columns,
                           const std::string& over);
@@ -55,7 +59,7 @@ class TensorLayout {
   /// An operand of the tensors' elements, several a column.
   TensorLayout& operand(std::string type, std::string holds, int rows, int columns, int alignment);
   TensorLayout& operand_over(std::string type, std::string holds, int rows, int columns,
-                             const std::string& over);
+                             const std::string& over, int stages = 1);
   std::vector<Region> regions() const { return regions_; }
 
  private:

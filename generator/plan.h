@@ -45,7 +45,8 @@ struct EntryPlan {
   std::string name;    // "jfa_forward"
   std::string config;  // name of its numbers in the emitted source: "Forward"
   Grid grid = Grid::kOneCta;
-  int ctas = 1;  // that a multiprocessor must be able to hold at once
+  int ctas = 1;     // that a multiprocessor must be able to hold at once
+  int cluster = 1;  // CTAs that work together, placed side by side; the grid is a multiple of it
   std::vector<WarpRole> roles = {};
   std::vector<StageCount> stages = {};
   std::vector<Region> shared_map = {};          // dynamic shared memory, in bytes
@@ -92,7 +93,23 @@ struct ShortPlan {
   EntryPlan main;
 };
 
+/// Which calls go to a backward's entry of CTA pairs, as far as they can: the knob two_cta.
+enum class TwoCta { kOff = 0, kAuto = 1, kOn = 2 };
+
+/// All gradients in one pass by clusters of two CTAs, each with a tile of keys and half of a query tile's
+/// gradient: of a shared query whose heads of a group fit query_rows, or of sequences whose keys fit
+/// key_rows.
+struct TwoCtaPlan {
+  int key_rows = 256;    // of the pair
+  int query_rows = 256;  // of a tile of queries, half of its gradient in each CTA
+  int column_dim = 64;   // columns of a row that each CTA has of the right operands of gradient products
+  OperandPlan columns;   // how tiles of those are cut
+  EntryPlan prepare;     // with broadcast_q: BroadcastPlan's, where there is one
+  EntryPlan main;
+};
+
 struct BackwardPlan {
+  TwoCta two_cta_calls = TwoCta::kOff;
   int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, in keys and queries
   int chunk_rows = 64;     // the same in the entries in one pass
   // With broadcast_q, items of the query gradient, each of a part of the batch: so many that every
@@ -106,6 +123,7 @@ struct BackwardPlan {
   EntryPlan sum;                           // with broadcast_q: sums the parts of the query gradient
   std::optional<ShortPlan> short_keys;     // without broadcast_q: the other entries get the rest
   std::optional<BroadcastPlan> broadcast;  // with broadcast_q: instead of prepare, keys and queries
+  std::optional<TwoCtaPlan> two_cta;       // for calls or sequences as two_cta_calls says
 };
 
 /// A piece of the emitted source: a template, or with `columns` the text that is generated for wgmma products

@@ -47,20 +47,14 @@ std::int64_t slot_rows(std::int64_t query_rows) {
   return tiles_of(query_rows, kCoreMatrixRows) * kCoreMatrixRows;
 }
 
-bool takes_broadcast(const KernelPlan& plan, std::int64_t query_rows) {
-  const auto* backward = std::get_if<BackwardPlan>(&plan.entries);
-  return backward != nullptr && backward->broadcast &&
-         plan.spec.groups * slot_rows(query_rows) <= backward->broadcast->query_tile;
-}
-
-int broadcast_parts(int resident_ctas, std::int64_t key_heads, std::int64_t capacity) {
+int broadcast_parts(int resident, std::int64_t key_heads, std::int64_t capacity) {
   std::int64_t best = 1;
   double least_idle = 1;
   for (std::int64_t rounds = 1; rounds <= capacity; ++rounds) {
-    const std::int64_t parts = std::max<std::int64_t>(1, rounds * resident_ctas / key_heads);
+    const std::int64_t parts = std::max<std::int64_t>(1, rounds * resident / key_heads);
     if (parts > capacity) break;
     const std::int64_t items = parts * key_heads;
-    const std::int64_t places = tiles_of(items, resident_ctas) * resident_ctas;
+    const std::int64_t places = tiles_of(items, resident) * resident;
     const double idle = 1 - static_cast<double>(items) / static_cast<double>(places);
     if (idle < least_idle) {
       best = parts;
@@ -118,11 +112,14 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
                  tiles_of(plan.backward().broadcast_items, std::max<std::int64_t>(1, key_heads)));
     partial_elements = std::max(partial_elements, map.broadcast_part_capacity * call.query_heads *
                                                       slot_rows(call.query_rows) * plan.spec.padded_dim);
+    map.two_cta_part_capacity =
+        std::min(map.broadcast_part_capacity, most_tiles(call.key_rows, sequences, 2 * plan.key_tile));
   } else {
     map.query_tile_capacity = map.query_run_capacity =
         most_tiles(call.query_rows, sequences, plan.query_tile);
     // As for a shared query the same for all targets: either side's tiles, of sequences without the other.
     map.short_tile_capacity = map.key_tile_capacity + map.query_tile_capacity;
+    map.two_cta_tile_capacity = std::min({call.batch, call.query_rows, call.key_rows});
   }
   const std::int64_t delta_rows = call.query_heads * shape.output_rows;
   Pieces pieces;
@@ -131,6 +128,7 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
   map.key_tiles = pieces.take(map.key_tile_capacity, sizeof(kernel::KeyTile));
   map.query_runs = pieces.take(map.query_run_capacity, sizeof(kernel::QueryRun));
   map.short_tiles = pieces.take(map.short_tile_capacity, sizeof(kernel::KeyTile));
+  map.two_cta_tiles = pieces.take(map.two_cta_tile_capacity, sizeof(kernel::KeyTile));
   map.key_sequences = pieces.take(plan.spec.broadcast_q ? sequences : 0, sizeof(kernel::KeySequence));
   map.delta = pieces.take(delta_rows, sizeof(float));
   map.packed_output_grad = pieces.take(shape.pack_output_grad ? delta_rows * shape.head_dim : 0,

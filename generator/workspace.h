@@ -10,12 +10,9 @@ namespace jfa {
 /// Rows of a tile that each head of a group takes for its `query_rows` queries: whole core matrices.
 std::int64_t slot_rows(std::int64_t query_rows);
 
-/// Whether a backward of a shared query of so many rows goes to BackwardPlan::broadcast.
-bool takes_broadcast(const KernelPlan& plan, std::int64_t query_rows);
-
-/// Parts of the list of all key tiles for `resident_ctas`: as many items, of a part and a head each, as keep
-/// them evenly busy; at most `capacity`.
-int broadcast_parts(int resident_ctas, std::int64_t key_heads, std::int64_t capacity);
+/// Parts of the list of all key tiles for as many CTAs, or clusters, as are `resident`: as many items, of a
+/// part and a head each, as keep them evenly busy; at most `capacity`.
+int broadcast_parts(int resident, std::int64_t key_heads, std::int64_t capacity);
 
 /// What the size of the workspace depends on.
 struct WorkspaceShape {
@@ -53,6 +50,7 @@ struct BackwardWorkspaceMap {
   std::uint64_t key_tiles = 0;
   std::uint64_t query_runs = 0;
   std::uint64_t short_tiles = 0;
+  std::uint64_t two_cta_tiles = 0;
   std::uint64_t delta = 0;
   std::uint64_t packed_output_grad = 0;
   std::uint64_t partial_query_grad = 0;
@@ -60,11 +58,13 @@ struct BackwardWorkspaceMap {
   std::int64_t key_tile_capacity = 0;
   std::int64_t query_run_capacity = 0;
   std::int64_t short_tile_capacity = 0;
+  std::int64_t two_cta_tile_capacity = 0;
   std::int64_t query_parts = 0;   // with broadcast_q: parts of the batch whose query gradients are summed
   std::int64_t partial_rows = 0;  // query rows of one part, whole tiles
   // Of the broadcast entries, which take the place of the others' lists.
   std::uint64_t key_sequences = 0;
   std::int64_t broadcast_part_capacity = 0;
+  std::int64_t two_cta_part_capacity = 0;  // of the list of all pairs' key tiles, which are fewer
   std::uint64_t bytes = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "generator/backward_path.h"
 #include "generator/workspace.h"
 #include "jfa/attention.h"
 #include "runtime/backward_launches.h"
@@ -78,6 +79,9 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTens
   const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
   if (!kernels) return kernels.status();
   if (watch && watch->traces()) watch->loaded(**kernels);
+  const Result<BackwardPath> path =
+      backward_path((*kernels)->plan, valid->query.rows, (*kernels)->has_clusters());
+  if (!path) return path.status();
   const BackwardWorkspaceMap map =
       backward_workspace_map((*kernels)->plan, workspace_shape(*valid, tensors->output_grad));
   if (Status status = check_items(*valid, map); !status.ok()) return status;
@@ -106,9 +110,9 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTens
   ScopedWorkspace scoped(impl, cu_stream);
   if (Status status = scoped.acquire(workspace, map.bytes); !status.ok()) return status;
   const Range range(watch && watch->ranges(), (*kernels)->name.c_str());
-  Status launched =
-      launch(impl, **kernels, {*valid, call, *tensors, given.lse, given.lse_grad, map, on->report(), watch},
-             scoped.address(), cu_stream);
+  Status launched = launch(
+      impl, **kernels, {*valid, call, *tensors, given.lse, given.lse_grad, map, *path, on->report(), watch},
+      scoped.address(), cu_stream);
   return launched.ok() ? on->verdict_at_once(scoped.address()) : launched;
 }
 

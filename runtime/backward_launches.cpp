@@ -1,142 +1,15 @@
 #include "runtime/backward_launches.h"
 
 #include <iterator>
-#include <numbers>
 #include <span>
 
 #include "generator/dtype.h"
 #include "generator/workspace.h"
+#include "runtime/backward_arguments.h"
 #include "runtime/launcher.h"
-#include "runtime/launches.h"
-#include "templates/attention/backward_parameters.h"
 
 namespace jfa {
 namespace {
-
-// The pieces of the workspace as the kernels see them.
-struct Pieces {
-  kernel::WorkspaceHeader* header;
-  kernel::QueryTile* query_tiles;
-  kernel::KeyTile* key_tiles;
-  kernel::QueryRun* query_runs;
-  kernel::KeyTile* short_tiles;
-  kernel::KeySequence* key_sequences;
-  float* delta;
-  float* partial_query_grad;
-};
-
-Pieces pieces_of(const BackwardWorkspaceMap& map, std::uint64_t workspace) {
-  return {reinterpret_cast<kernel::WorkspaceHeader*>(workspace + map.header),
-          reinterpret_cast<kernel::QueryTile*>(workspace + map.query_tiles),
-          reinterpret_cast<kernel::KeyTile*>(workspace + map.key_tiles),
-          reinterpret_cast<kernel::QueryRun*>(workspace + map.query_runs),
-          reinterpret_cast<kernel::KeyTile*>(workspace + map.short_tiles),
-          reinterpret_cast<kernel::KeySequence*>(workspace + map.key_sequences),
-          reinterpret_cast<float*>(workspace + map.delta),
-          reinterpret_cast<float*>(workspace + map.partial_query_grad)};
-}
-
-kernel::BackwardPrepareArguments prepare_arguments(const BackwardLaunches& launches, const Pieces& pieces) {
-  kernel::BackwardPrepareArguments arguments{};
-  arguments.common =
-      prepare_arguments(launches.valid, launches.call, launches.tensors.output.rows, launches.report);
-  arguments.common.header = pieces.header;
-  arguments.common.tiles = pieces.query_tiles;
-  arguments.key_tiles = pieces.key_tiles;
-  arguments.query_runs = pieces.query_runs;
-  arguments.short_tiles = pieces.short_tiles;
-  arguments.query_parts = static_cast<int>(launches.map.query_parts);
-  return arguments;
-}
-
-kernel::DeltaArguments delta_arguments(const BackwardLaunches& launches, const Pieces& pieces,
-                                       std::uint64_t packed_output_grad) {
-  const Tensor& output = launches.tensors.output;
-  const OutputGradient& output_grad = launches.tensors.output_grad;
-  kernel::DeltaArguments arguments{};
-  arguments.output = reinterpret_cast<const void*>(output.address);
-  arguments.output_grad = reinterpret_cast<const void*>(output_grad.address);
-  arguments.packed_output_grad = reinterpret_cast<void*>(packed_output_grad);
-  arguments.lse_grad = reinterpret_cast<const float*>(launches.lse_grad);
-  arguments.delta = pieces.delta;
-  arguments.header = pieces.header;
-  arguments.output_row_stride = output.row_stride;
-  arguments.output_head_stride = output.head_stride;
-  arguments.output_grad_row_stride = output_grad.row_stride;
-  arguments.output_grad_head_stride = output_grad.head_stride;
-  arguments.output_grad_dim_stride = output_grad.dim_stride;
-  arguments.query_heads = static_cast<int>(output.heads);
-  arguments.output_rows = static_cast<int>(output.rows);
-  arguments.head_dim = static_cast<int>(output.head_dim);
-  return arguments;
-}
-
-kernel::BackwardArguments backward_arguments(const BackwardLaunches& launches, const Pieces& pieces) {
-  kernel::BackwardArguments arguments{};
-  arguments.header = pieces.header;
-  arguments.key_tiles = pieces.key_tiles;
-  arguments.query_tiles = pieces.query_tiles;
-  arguments.query_runs = pieces.query_runs;
-  arguments.lse = reinterpret_cast<const float*>(launches.lse);
-  arguments.delta = pieces.delta;
-  arguments.partial_query_grad = pieces.partial_query_grad;
-  arguments.scale = static_cast<float>(launches.valid.scale);
-  arguments.scale_log2 = static_cast<float>(launches.valid.scale * std::numbers::log2e);
-  arguments.query_heads = static_cast<int>(launches.valid.query.heads);
-  arguments.output_rows = static_cast<int>(launches.tensors.output.rows);
-  arguments.partial_rows = static_cast<int>(launches.map.partial_rows);
-  return arguments;
-}
-
-kernel::ShortArguments short_arguments(const BackwardLaunches& launches, const Pieces& pieces) {
-  kernel::ShortArguments arguments{};
-  arguments.header = pieces.header;
-  arguments.tiles = pieces.short_tiles;
-  arguments.lse = reinterpret_cast<const float*>(launches.lse);
-  arguments.lse_grad = reinterpret_cast<const float*>(launches.lse_grad);
-  arguments.scale = static_cast<float>(launches.valid.scale);
-  arguments.scale_log2 = static_cast<float>(launches.valid.scale * std::numbers::log2e);
-  arguments.query_heads = static_cast<int>(launches.valid.query.heads);
-  arguments.output_rows = static_cast<int>(launches.tensors.output.rows);
-  return arguments;
-}
-
-kernel::BroadcastArguments broadcast_arguments(const BackwardLaunches& launches, const Pieces& pieces,
-                                               int parts) {
-  const ValidCall& valid = launches.valid;
-  kernel::BroadcastArguments arguments{};
-  arguments.header = pieces.header;
-  arguments.key_sequences = pieces.key_sequences;
-  arguments.lse = reinterpret_cast<const float*>(launches.lse);
-  arguments.delta = pieces.delta;
-  arguments.partial_query_grad = pieces.partial_query_grad;
-  arguments.scale = static_cast<float>(valid.scale);
-  arguments.scale_log2 = static_cast<float>(valid.scale * std::numbers::log2e);
-  arguments.query_heads = static_cast<int>(valid.query.heads);
-  arguments.query_rows = static_cast<int>(valid.query.rows);
-  arguments.output_rows = static_cast<int>(launches.tensors.output.rows);
-  arguments.slot_rows = static_cast<int>(slot_rows(valid.query.rows));
-  arguments.parts = parts;
-  return arguments;
-}
-
-// Of `parts` partial query gradients with `partial_rows` rows for every head.
-kernel::SumArguments sum_arguments(const BackwardLaunches& launches, const Pieces& pieces, std::int64_t parts,
-                                   std::int64_t partial_rows) {
-  const Tensor& query_grad = launches.tensors.query_grad;
-  kernel::SumArguments arguments{};
-  arguments.header = pieces.header;
-  arguments.partial_query_grad = pieces.partial_query_grad;
-  arguments.query_grad = reinterpret_cast<void*>(query_grad.address);
-  arguments.row_stride = query_grad.row_stride;
-  arguments.head_stride = query_grad.head_stride;
-  arguments.parts = static_cast<int>(parts);
-  arguments.query_heads = static_cast<int>(query_grad.heads);
-  arguments.query_rows = static_cast<int>(query_grad.rows);
-  arguments.partial_rows = static_cast<int>(partial_rows);
-  arguments.head_dim = static_cast<int>(query_grad.head_dim);
-  return arguments;
-}
 
 std::int64_t ctas_of_threads(const LoadedEntry& entry, std::int64_t threads) {
   return (threads + entry.plan.threads - 1) / entry.plan.threads;
@@ -151,26 +24,37 @@ class BackwardCall {
         kernels_(kernels),
         plan_(kernels.plan.backward()),
         launches_(launches),
+        two_cta_keys_(two_cta_keys(kernels.plan, kernels.has_clusters())),
         pieces_(pieces_of(launches.map, workspace)),
         workspace_(workspace),
         packed_(needs_packing(launches.tensors.output_grad) ? workspace + launches.map.packed_output_grad
                                                             : 0),
         output_grad_(as_tensor(launches.tensors.output_grad, packed_)) {}
 
-  // Short sequences in one pass, if there is an entry for them; the others with keys in place for their
-  // gradients and values', and with queries in place for theirs.
+  // Short sequences in one pass, and longer ones by pairs of CTAs, if there are entries for them; the others
+  // with keys in place for their gradients and values', and with queries in place for theirs.
   Status launch_by_length() const;
   // All gradients of a shared query in one pass.
   Status launch_broadcast() const;
+  // The same by pairs of CTAs.
+  Status launch_two_cta_broadcast() const;
 
  private:
   enum Map { kQuery, kKey, kValue, kOutputGrad, kKeyGrad, kValueGrad, kQueryGrad, kOutput, kMaps };
+  // Those of the entry of CTA pairs, in the order of its parameters.
+  static constexpr int kTwoCtaMaps = 7;
   // The first `count` of them. query_box_rows: of maps with the query's rows.
   Status encode(int count, int query_box_rows, CUtensorMap (&maps)[kMaps]) const;
+  Status encode_two_cta(int query_box_rows, CUtensorMap (&maps)[kTwoCtaMaps]) const;
   Status launch_prepare() const;
+  // tile_rows: of the key tiles that are listed.
+  Status launch_broadcast_prepare(int tile_rows) const;
   // only_query_tiles: no rows but those of prepare's query tiles, unless all must be packed.
   Status launch_delta(bool only_query_tiles) const;
   Status launch_short(CUtensorMap (&maps)[kMaps]) const;
+  // items: for a cluster each, at most.
+  Status launch_two_cta(CUtensorMap (&maps)[kTwoCtaMaps], kernel::TwoCtaArguments arguments,
+                        std::int64_t items) const;
   Status launch_pair(CUtensorMap (&maps)[kMaps]) const;
   Status launch_sum(std::int64_t parts, std::int64_t partial_rows) const;
 
@@ -178,7 +62,8 @@ class BackwardCall {
   const LoadedKernels& kernels_;
   const BackwardPlan& plan_;
   const BackwardLaunches& launches_;
-  const Pieces pieces_;
+  const KeyRange two_cta_keys_;  // of sequences that go to pairs of CTAs
+  const BackwardPieces pieces_;
   const std::uint64_t workspace_;
   const std::uint64_t packed_;  // address of the packed output gradient; 0: it is taken as it lies
   const Tensor output_grad_;
@@ -186,23 +71,45 @@ class BackwardCall {
 
 Status BackwardCall::encode(int count, int query_box_rows, CUtensorMap (&maps)[kMaps]) const {
   const int box_rows = kernels_.plan.output_box_rows;
+  const OperandPlan& cut = kernels_.plan.operand;
   const ValidCall& valid = launches_.valid;
   const ValidBackward& tensors = launches_.tensors;
-  const MapOperand operands[kMaps] = {{"query", valid.query, query_box_rows},
-                                      {"key", valid.key, box_rows},
-                                      {"value", valid.value, box_rows},
-                                      {"output_grad", output_grad_, query_box_rows},
-                                      {"key_grad", tensors.key_grad, box_rows},
-                                      {"value_grad", tensors.value_grad, box_rows},
-                                      {"query_grad", tensors.query_grad, query_box_rows},
-                                      {"output", tensors.output, query_box_rows}};
+  const MapOperand operands[kMaps] = {{"query", valid.query, cut, query_box_rows},
+                                      {"key", valid.key, cut, box_rows},
+                                      {"value", valid.value, cut, box_rows},
+                                      {"output_grad", output_grad_, cut, query_box_rows},
+                                      {"key_grad", tensors.key_grad, cut, box_rows},
+                                      {"value_grad", tensors.value_grad, cut, box_rows},
+                                      {"query_grad", tensors.query_grad, cut, query_box_rows},
+                                      {"output", tensors.output, cut, query_box_rows}};
   return launcher_.encode(std::span(operands).first(static_cast<std::size_t>(count)), workspace_, maps);
 }
 
+Status BackwardCall::encode_two_cta(int query_box_rows, CUtensorMap (&maps)[kTwoCtaMaps]) const {
+  const int box_rows = kernels_.plan.output_box_rows;
+  const OperandPlan& rows = kernels_.plan.operand;
+  const OperandPlan& columns = plan_.two_cta->columns;
+  const ValidCall& valid = launches_.valid;
+  const MapOperand operands[kTwoCtaMaps] = {{"query", valid.query, rows, query_box_rows},
+                                            {"query", valid.query, columns, query_box_rows},
+                                            {"key", valid.key, rows, box_rows},
+                                            {"key", valid.key, columns, box_rows},
+                                            {"value", valid.value, rows, box_rows},
+                                            {"output_grad", output_grad_, rows, query_box_rows},
+                                            {"output_grad", output_grad_, columns, query_box_rows}};
+  return launcher_.encode(operands, workspace_, maps);
+}
+
 Status BackwardCall::launch_prepare() const {
-  kernel::BackwardPrepareArguments prepare = prepare_arguments(launches_, pieces_);
+  kernel::BackwardPrepareArguments prepare = prepare_arguments(launches_, pieces_, two_cta_keys_);
   void* pointers[] = {&prepare};
   return launcher_.launch(kernels_.entry(plan_.prepare.name), 1, pointers);
+}
+
+Status BackwardCall::launch_broadcast_prepare(int tile_rows) const {
+  kernel::BroadcastPrepareArguments prepare = broadcast_prepare_arguments(launches_, pieces_, tile_rows);
+  void* pointers[] = {&prepare};
+  return launcher_.launch(kernels_.entry(plan_.broadcast->prepare.name), 1, pointers);
 }
 
 Status BackwardCall::launch_delta(bool only_query_tiles) const {
@@ -235,6 +142,15 @@ Status BackwardCall::launch_short(CUtensorMap (&maps)[kMaps]) const {
   return launcher_.launch(entry, ctas_for(entry, items), pointers);
 }
 
+Status BackwardCall::launch_two_cta(CUtensorMap (&maps)[kTwoCtaMaps], kernel::TwoCtaArguments arguments,
+                                    std::int64_t items) const {
+  const LoadedEntry& entry = kernels_.entry(plan_.two_cta->main.name);
+  void* pointers[kTwoCtaMaps + 1];
+  for (int i = 0; i < kTwoCtaMaps; ++i) pointers[i] = &maps[i];
+  pointers[kTwoCtaMaps] = &arguments;
+  return launcher_.launch(entry, ctas_for(entry, items), pointers);
+}
+
 Status BackwardCall::launch_pair(CUtensorMap (&maps)[kMaps]) const {
   const ValidCall& valid = launches_.valid;
   const BackwardWorkspaceMap& map = launches_.map;
@@ -253,20 +169,32 @@ Status BackwardCall::launch_pair(CUtensorMap (&maps)[kMaps]) const {
 }
 
 Status BackwardCall::launch_by_length() const {
+  const ValidCall& valid = launches_.valid;
+  // No sequence has more keys than there are. Rows without the other side are short, too.
   const bool has_short = plan_.short_keys.has_value();
-  // No sequence has more keys than there are.
-  const bool all_short = has_short && launches_.valid.key.rows <= kernels_.plan.key_tile;
-  CUtensorMap maps[kMaps];
+  const bool has_two_cta = !two_cta_keys_.empty() && valid.key.rows >= two_cta_keys_.least;
+  const int one_pass_keys = has_two_cta ? two_cta_keys_.most : kernels_.plan.key_tile;
+  const bool has_pair = !has_short || valid.key.rows > one_pass_keys;
+  CUtensorMap maps[kMaps], two_cta_maps[kTwoCtaMaps];
   if (Status status = encode(has_short ? kMaps : kOutput, kernels_.plan.output_box_rows, maps); !status.ok())
     return status;
+  const int two_cta_rows = two_cta_box_rows(kernels_.plan.spec, valid.query.rows);
+  if (has_two_cta) {
+    if (Status status = encode_two_cta(two_cta_rows, two_cta_maps); !status.ok()) return status;
+  }
   if (Status status = launch_prepare(); !status.ok()) return status;
-  if (!all_short || packed_ != 0) {
+  if (has_pair || has_two_cta || packed_ != 0) {
     if (Status status = launch_delta(has_short); !status.ok()) return status;
   }
   if (has_short) {
     if (Status status = launch_short(maps); !status.ok()) return status;
   }
-  if (!all_short) {
+  if (has_two_cta) {
+    Status status = launch_two_cta(two_cta_maps, two_cta_length_arguments(launches_, pieces_, two_cta_rows),
+                                   launches_.map.two_cta_tile_capacity * valid.key.heads);
+    if (!status.ok()) return status;
+  }
+  if (has_pair) {
     if (Status status = launch_pair(maps); !status.ok()) return status;
   }
   if (!kernels_.plan.spec.broadcast_q) return {};
@@ -279,13 +207,7 @@ Status BackwardCall::launch_broadcast() const {
   CUtensorMap maps[kMaps];
   if (Status status = encode(kQueryGrad, slot, maps); !status.ok()) return status;
 
-  kernel::BroadcastPrepareArguments prepare{};
-  prepare.common = prepare_arguments(valid, launches_.call, launches_.tensors.output.rows, launches_.report);
-  prepare.common.header = pieces_.header;
-  prepare.key_sequences = pieces_.key_sequences;
-  void* prepare_pointers[] = {&prepare};
-  const LoadedEntry& prepare_entry = kernels_.entry(plan_.broadcast->prepare.name);
-  if (Status status = launcher_.launch(prepare_entry, 1, prepare_pointers); !status.ok()) return status;
+  if (Status status = launch_broadcast_prepare(kernels_.plan.key_tile); !status.ok()) return status;
   if (Status status = launch_delta(false); !status.ok()) return status;
 
   const LoadedEntry& entry = kernels_.entry(plan_.broadcast->main.name);
@@ -299,13 +221,35 @@ Status BackwardCall::launch_broadcast() const {
   return launch_sum(parts, slot);
 }
 
+Status BackwardCall::launch_two_cta_broadcast() const {
+  const ValidCall& valid = launches_.valid;
+  const LoadedEntry& entry = kernels_.entry(plan_.two_cta->main.name);
+  const int box_rows = two_cta_box_rows(kernels_.plan.spec, valid.query.rows);
+  CUtensorMap maps[kTwoCtaMaps];
+  if (Status status = encode_two_cta(box_rows, maps); !status.ok()) return status;
+  if (Status status = launch_broadcast_prepare(plan_.two_cta->key_rows); !status.ok()) return status;
+  if (Status status = launch_delta(false); !status.ok()) return status;
+  const int parts = broadcast_parts(entry.resident_ctas / entry.plan.cluster, valid.key.heads,
+                                    launches_.map.two_cta_part_capacity);
+  Status status = launch_two_cta(maps, two_cta_broadcast_arguments(launches_, pieces_, box_rows, parts),
+                                 parts * valid.key.heads);
+  return status.ok() ? launch_sum(parts, slot_rows(valid.query.rows)) : status;
+}
+
 }  // namespace
 
 Status launch(const Device::Impl& device, const LoadedKernels& kernels, const BackwardLaunches& launches,
               std::uint64_t workspace, CUstream stream) {
   const BackwardCall call(device, kernels, launches, workspace, stream);
-  return takes_broadcast(kernels.plan, launches.valid.query.rows) ? call.launch_broadcast()
-                                                                  : call.launch_by_length();
+  switch (launches.path) {
+    case BackwardPath::kByLength:
+      return call.launch_by_length();
+    case BackwardPath::kOneCta:
+      return call.launch_broadcast();
+    case BackwardPath::kTwoCta:
+      return call.launch_two_cta_broadcast();
+  }
+  return Status::internal("a backward takes no path");
 }
 
 CUresult clear_tensor(const DriverTable& driver, const Tensor& tensor, CUstream stream) {

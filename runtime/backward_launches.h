@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "generator/backward_path.h"
 #include "generator/workspace.h"
 #include "jfa/attention.h"
 #include "runtime/call_watch.h"
@@ -20,6 +21,7 @@ struct BackwardLaunches {
   std::uint64_t lse;
   std::uint64_t lse_grad;  // 0: none
   const BackwardWorkspaceMap& map;
+  BackwardPath path;
   kernel::OffsetReport* report;  // null: none
   CallWatch* watch;              // null: nobody watches
 };

@@ -9,6 +9,7 @@
 #include "generator/plan/family.h"
 #include "runtime/compile.h"
 #include "runtime/device.h"
+#include "runtime/launcher.h"
 #include "runtime/log.h"
 #include "runtime/ranges.h"
 #include "runtime/watchers.h"
@@ -70,18 +71,50 @@ CUresult load_library(Device::Impl& device, const KernelImage& image, CUlibrary*
   return result;
 }
 
+// Where clusters can be placed is the driver's to say: multiprocessors that share none are left over.
+CUresult count_clusters(Device::Impl& device, const LoadedEntry& entry, int* clusters) {
+  LaunchAttributes attributes(entry.plan, Start::kAfter);
+  const CUlaunchConfig config = launch_config(entry.plan, entry.plan.cluster, attributes);
+  const CUresult result = device.driver.cuOccupancyMaxActiveClusters(clusters, entry.function, &config);
+  if (result != CUDA_ERROR_INVALID_CLUSTER_SIZE) return result;
+  *clusters = 0;
+  return CUDA_SUCCESS;
+}
+
 // As many CTAs as the device holds at once: persistent CTAs that wait for one another must all be resident.
 CUresult count_resident(Device::Impl& device, const KernelPlan& plan, LoadedEntry& entry) {
   entry.resident_ctas = 1;
   if (entry.plan.grid == EntryPlan::Grid::kOneCta) return CUDA_SUCCESS;
   int per_sm = 0;
-  const CUresult result = device.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+  CUresult result = device.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
       &per_sm, entry.function, entry.plan.threads, static_cast<std::size_t>(entry.plan.shared_bytes));
   if (entry.plan.grid == EntryPlan::Grid::kPersistent && plan.tensor_memory_columns > 0)
     per_sm =
         std::min(per_sm, row_of(plan.spec.target).family->limits.tensor_columns / plan.tensor_memory_columns);
   entry.resident_ctas = per_sm * device.sm_count;
+  if (result != CUDA_SUCCESS || entry.plan.cluster == 1) return result;
+  int clusters = 0;
+  result = count_clusters(device, entry, &clusters);
+  entry.resident_ctas = std::min(clusters, entry.resident_ctas / entry.plan.cluster) * entry.plan.cluster;
   return result;
+}
+
+// An entry of clusters may have no place: calls then take the others, unless they were told not to.
+Status check_resident(const Device::Impl& device, const KernelPlan& plan, const LoadedEntry& entry,
+                      const std::string& kernels_name) {
+  if (entry.resident_ctas > 0) return {};
+  const EntryPlan& wanted = entry.plan;
+  if (wanted.cluster == 1)
+    return device.failure(
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        fmt::format("fitting {} of {} ({} threads, {} bytes of shared memory) on a multiprocessor",
+                    wanted.name, kernels_name, wanted.threads, wanted.shared_bytes));
+  if (plan.backward().two_cta_calls != TwoCta::kOn) return {};
+  return Status::unsupported(
+      fmt::format("two_cta = {} (on), but device '{}' cannot place clusters of {} CTAs of {} ({} threads, {} "
+                  "bytes of shared memory each)",
+                  static_cast<int>(TwoCta::kOn), device.name, wanted.cluster, wanted.name, wanted.threads,
+                  wanted.shared_bytes));
 }
 
 Result<LoadedEntry> load_entry(Device::Impl& device, CUlibrary library, const KernelPlan& plan,
@@ -100,11 +133,7 @@ Result<LoadedEntry> load_entry(Device::Impl& device, CUlibrary library, const Ke
   *image_refused = refuses_image(result);
   if (result != CUDA_SUCCESS)
     return device.failure(result, fmt::format("loading {} of {}", entry_plan.name, kernels_name));
-  if (entry.resident_ctas < 1)
-    return device.failure(
-        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-        fmt::format("fitting {} of {} ({} threads, {} bytes of shared memory) on a multiprocessor",
-                    entry_plan.name, kernels_name, entry_plan.threads, entry_plan.shared_bytes));
+  if (Status status = check_resident(device, plan, entry, kernels_name); !status.ok()) return status;
   return entry;
 }
 
@@ -151,6 +180,10 @@ void report_loaded(const Device::Impl& device, const LoadedKernels& kernels,
 const LoadedEntry& LoadedKernels::entry(std::string_view entry_name) const {
   return *std::ranges::find(entries, entry_name,
                             [](const LoadedEntry& entry) { return std::string_view(entry.plan.name); });
+}
+
+bool LoadedKernels::has_clusters() const {
+  return std::ranges::all_of(entries, [](const LoadedEntry& entry) { return entry.resident_ctas > 0; });
 }
 
 KernelTable::~KernelTable() {

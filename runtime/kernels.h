@@ -19,7 +19,9 @@ namespace jfa {
 struct LoadedEntry {
   EntryPlan plan;
   CUfunction function = nullptr;
-  int resident_ctas = 0;  // as many as the whole device holds at once; 1 for an entry of one CTA
+  // As many as the whole device holds at once, in whole clusters; 1 for an entry of one CTA. 0: the device
+  // cannot place the entry's clusters.
+  int resident_ctas = 0;
 };
 
 /// One specialisation, loaded on one device.
@@ -31,6 +33,8 @@ struct LoadedKernels {
 
   /// The entry of that name, which the plan has.
   const LoadedEntry& entry(std::string_view entry_name) const;
+  /// Whether the device can place the clusters of all entries.
+  bool has_clusters() const;
 };
 
 /// Grows only: a kernel stays loaded for the life of its device, because a captured graph may still launch
@@ -61,7 +65,8 @@ class KernelTable {
 };
 
 /// Compiles (or finds in the cache) and loads what `spec` asks for, unless it is there already.
-/// Errors: of plan(), NVRTC and the cache; kDevice from loading, with the driver's log in detail().
+/// Errors: of plan(), NVRTC and the cache; kDevice from loading, with the driver's log in detail();
+/// kUnsupported if two_cta is on and the device cannot place its clusters.
 Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spec);
 
 }  // namespace jfa

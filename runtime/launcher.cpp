@@ -8,11 +8,35 @@
 
 namespace jfa {
 
+LaunchAttributes::LaunchAttributes(const EntryPlan& entry, Start start) {
+  if (start == Start::kOverlapping) {
+    CUlaunchAttribute& overlap = attributes_[count_++];
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
+  }
+  if (entry.cluster > 1) {
+    CUlaunchAttribute& cluster = attributes_[count_++];
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim = {static_cast<unsigned>(entry.cluster), 1, 1};
+  }
+}
+
+CUlaunchConfig launch_config(const EntryPlan& entry, int ctas, LaunchAttributes& attributes) {
+  CUlaunchConfig config{};
+  config.attrs = attributes.list().data();
+  config.numAttrs = static_cast<unsigned>(attributes.list().size());
+  config.gridDimX = static_cast<unsigned>(ctas);
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = static_cast<unsigned>(entry.threads);
+  config.sharedMemBytes = static_cast<unsigned>(entry.shared_bytes);
+  return config;
+}
+
 Status Launcher::encode(std::span<const MapOperand> operands, std::uint64_t substitute,
                         CUtensorMap* maps) const {
   for (const MapOperand& operand : operands) {
-    const CUresult result = encode_ragged_map(device_.driver, operand.tensor, kernels_.plan.operand,
-                                              operand.box_rows, substitute, maps++);
+    const CUresult result =
+        encode_ragged_map(device_.driver, operand.tensor, operand.cut, operand.box_rows, substitute, maps++);
     if (result != CUDA_SUCCESS)
       return failure(result, fmt::format("encoding the tensor map of {}", operand.name));
   }
@@ -20,16 +44,8 @@ Status Launcher::encode(std::span<const MapOperand> operands, std::uint64_t subs
 }
 
 Status Launcher::launch(const LoadedEntry& entry, int ctas, void** arguments, Start start) const {
-  CUlaunchAttribute overlap{};
-  overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-  overlap.value.programmaticStreamSerializationAllowed = 1;
-  CUlaunchConfig config{};
-  config.attrs = &overlap;
-  config.numAttrs = start == Start::kOverlapping ? 1 : 0;
-  config.gridDimX = static_cast<unsigned>(ctas);
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.blockDimX = static_cast<unsigned>(entry.plan.threads);
-  config.sharedMemBytes = static_cast<unsigned>(entry.plan.shared_bytes);
+  LaunchAttributes attributes(entry.plan, start);
+  CUlaunchConfig config = launch_config(entry.plan, ctas, attributes);
   config.hStream = stream_;
   const CUresult result = device_.driver.cuLaunchKernelEx(&config, entry.function, arguments, nullptr);
   if (result == CUDA_SUCCESS) {
@@ -56,7 +72,7 @@ std::string Launcher::foreign_stream() const {
 }
 
 int ctas_for(const LoadedEntry& entry, std::int64_t items) {
-  return static_cast<int>(std::min<std::int64_t>(entry.resident_ctas, items));
+  return static_cast<int>(std::min<std::int64_t>(entry.resident_ctas, items * entry.plan.cluster));
 }
 
 }  // namespace jfa

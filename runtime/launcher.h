@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,12 +21,27 @@ namespace jfa {
 struct MapOperand {
   std::string_view name;
   const Tensor& tensor;  // normalised
+  const OperandPlan& cut;
   int box_rows;
 };
 
 /// When an entry may start. kOverlapping: as soon as the kernel before it in the stream lets it; the entry
 /// itself waits before it reads what that kernel writes.
 enum class Start { kAfter, kOverlapping };
+
+/// What a launch says beyond its shape; a configuration points into it.
+class LaunchAttributes {
+ public:
+  LaunchAttributes(const EntryPlan& entry, Start start);
+  std::span<CUlaunchAttribute> list() { return std::span(attributes_).first(count_); }
+
+ private:
+  std::array<CUlaunchAttribute, 2> attributes_{};
+  std::size_t count_ = 0;
+};
+
+/// Without its stream.
+CUlaunchConfig launch_config(const EntryPlan& entry, int ctas, LaunchAttributes& attributes);
 
 /// The device's context is current for all members. Errors: kDevice names entry, configuration, stream and
 /// device.
@@ -47,7 +64,7 @@ class Launcher {
   CallWatch* watch_;  // is told of every launch; null: nobody is
 };
 
-/// CTAs for `items` of work: as many, but no more than the device holds at once.
+/// CTAs for `items` of work: as many, or as many clusters, but no more than the device holds at once.
 int ctas_for(const LoadedEntry& entry, std::int64_t items);
 
 }  // namespace jfa

@@ -65,10 +65,10 @@ Status launch(const Device::Impl& device, const LoadedKernels& kernels, const Fo
               std::uint64_t workspace, CUstream stream) {
   const Launcher launcher(device, kernels, stream, launches.watch);
   const KernelPlan& plan = kernels.plan;
-  const MapOperand operands[] = {{"query", launches.valid.query, plan.query_tile},
-                                 {"key", launches.valid.key, plan.key_tile},
-                                 {"value", launches.valid.value, plan.key_tile},
-                                 {"output", launches.output, plan.output_box_rows}};
+  const MapOperand operands[] = {{"query", launches.valid.query, plan.operand, plan.query_tile},
+                                 {"key", launches.valid.key, plan.operand, plan.key_tile},
+                                 {"value", launches.valid.value, plan.operand, plan.key_tile},
+                                 {"output", launches.output, plan.operand, plan.output_box_rows}};
   CUtensorMap maps[std::size(operands)];
   if (Status status = launcher.encode(operands, workspace, maps); !status.ok()) return status;
 

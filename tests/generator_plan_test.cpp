@@ -94,23 +94,6 @@ TEST_CASE("a backward's paths name all of its entries, each path in the order of
       !nlohmann::json::parse(describe(plan_of(Target::sm_90a, Pass::forward, 128, false))).contains("paths"));
 }
 
-TEST_CASE("a shared query takes its own entry as long as its group's heads fit a tile") {
-  KernelSpec spec;
-  spec.pass = Pass::backward;
-  spec.broadcast_q = true;
-  for (const Target target : all_targets()) {
-    spec.target = target;
-    spec.groups = 1;
-    CHECK(takes_broadcast(plan(spec).value(), 128));
-    CHECK_FALSE(takes_broadcast(plan(spec).value(), 129));
-    spec.groups = 3;  // 3 * 40 and 3 * 48 rows
-    CHECK(takes_broadcast(plan(spec).value(), 40));
-    CHECK_FALSE(takes_broadcast(plan(spec).value(), 41));
-  }
-  spec.broadcast_q = false;
-  CHECK_FALSE(takes_broadcast(plan(spec).value(), 1));
-}
-
 TEST_CASE("a backward's lists have room for unowned rows before the first sequence and behind the last") {
   // One row more than a tile each: two tiles.
   const auto map_of = [](bool broadcast_q) {

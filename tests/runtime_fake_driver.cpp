@@ -22,7 +22,8 @@ constexpr const char* kEntries[] = {"jfa_prepare",
                                     "jfa_sum_query_grad",
                                     "jfa_prepare_broadcast",
                                     "jfa_backward_broadcast",
-                                    "jfa_backward_short"};
+                                    "jfa_backward_short",
+                                    "jfa_backward_two_cta"};
 int entry_tags[std::size(kEntries)];
 int context_tags[4];
 int library_tag, pool_tag;
@@ -96,6 +97,13 @@ CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 
+unsigned cluster_of(const CUlaunchConfig& config) {
+  for (unsigned i = 0; i < config.numAttrs; ++i)
+    if (config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      return config.attrs[i].value.clusterDim.x;
+  return 1;
+}
+
 CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
   ENTER(cuLaunchKernelEx);
   NEEDS_CONTEXT();
@@ -106,9 +114,12 @@ CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void**
   launch.threads = config->blockDimX;
   launch.shared_bytes = config->sharedMemBytes;
   launch.stream = config->hStream;
-  for (unsigned i = 0; i < config->numAttrs; ++i)
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
     launch.overlapping |= config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
                           config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+  }
+  launch.cluster = cluster_of(*config);
+  if (launch.ctas % launch.cluster != 0) return CUDA_ERROR_INVALID_VALUE;
   launch.context = current_context;
   std::lock_guard lock(fake.mutex);
   launch.entry = kEntries[reinterpret_cast<int*>(function) - entry_tags];
@@ -128,14 +139,15 @@ CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void**
   if (launch.entry == "jfa_prepare_broadcast") copy(launch.broadcast_prepare);
   if (launch.entry == "jfa_backward_broadcast") copy(launch.broadcast, 6);
   if (launch.entry == "jfa_backward_short") copy(launch.short_keys, 8);
+  if (launch.entry == "jfa_backward_two_cta") copy(launch.two_cta, 7);
   fake.launches.push_back(launch);
   return CUDA_SUCCESS;
 }
 
 CUresult encode_map(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
                     const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
-                    const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
-                    CUtensorMapFloatOOBfill) {
+                    const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                    CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   ENTER(cuTensorMapEncodeTiled);
   FakeDriver& fake = fake_driver();
   if (!fake.record) return CUDA_SUCCESS;
@@ -143,6 +155,7 @@ CUresult encode_map(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
   map->opaque[0] = fake.maps.size();
   fake.maps.push_back({reinterpret_cast<std::uint64_t>(address),
                        type,
+                       swizzle,
                        {extents, extents + rank},
                        {strides, strides + rank - 1},
                        {box, box + rank}});
@@ -217,6 +230,13 @@ void fill_library_calls(DriverTable& table) {
     ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
     NEEDS_CONTEXT();
     *ctas = fake_driver().ctas_per_sm;
+    return CUDA_SUCCESS;
+  };
+  table.cuOccupancyMaxActiveClusters = [](int* clusters, CUfunction, const CUlaunchConfig* config) {
+    ENTER(cuOccupancyMaxActiveClusters);
+    NEEDS_CONTEXT();
+    if (cluster_of(*config) != 2 || config->gridDimX % 2 != 0) return CUDA_ERROR_INVALID_VALUE;
+    *clusters = fake_driver().clusters;
     return CUDA_SUCCESS;
   };
 }

@@ -23,6 +23,7 @@ struct FakeLaunch {
   unsigned ctas = 0;
   unsigned threads = 0;
   unsigned shared_bytes = 0;
+  unsigned cluster = 1;  // CTAs of one
   CUstream stream = nullptr;
   bool overlapping = false;                               // may start before the launch before it has ended
   CUcontext context = nullptr;                            // current at the launch
@@ -36,12 +37,14 @@ struct FakeLaunch {
   kernel::BroadcastPrepareArguments broadcast_prepare{};  // of jfa_prepare_broadcast
   kernel::BroadcastArguments broadcast{};                 // of jfa_backward_broadcast
   kernel::ShortArguments short_keys{};                    // of jfa_backward_short
+  kernel::TwoCtaArguments two_cta{};                      // of jfa_backward_two_cta
   std::vector<std::uint64_t> map_ids;                     // which encodings an entry's maps are
 };
 
 struct FakeMap {
   std::uint64_t address = 0;
   CUtensorMapDataType type{};
+  CUtensorMapSwizzle swizzle{};
   std::vector<std::uint64_t> extents;
   std::vector<std::uint64_t> stride_bytes;
   std::vector<std::uint32_t> box;
@@ -54,6 +57,7 @@ struct FakeDriver {
   int minor = 0;
   int sm_count = 4;
   int ctas_per_sm = 1;
+  int clusters = 2;  // of two CTAs, that fit at once
   bool memory_pools = true;
   bool maps_host_memory = true;
   int gpu_count = 1;

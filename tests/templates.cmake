@@ -2,7 +2,7 @@ jfa_add_test(templates_embed_test SOURCES templates_embed_test.cpp LIBRARIES jfa
 target_compile_definitions(templates_embed_test PRIVATE JFA_TEMPLATE_DIR="${PROJECT_SOURCE_DIR}/templates")
 
 jfa_add_test(generator_plan_test
-  SOURCES generator_plan_test.cpp
+  SOURCES generator_plan_test.cpp backward_path_test.cpp
   LIBRARIES jfa_generator fmt::fmt nlohmann_json::nlohmann_json)
 
 jfa_add_test(generator_fit_test SOURCES generator_fit_test.cpp LIBRARIES jfa_generator fmt::fmt)

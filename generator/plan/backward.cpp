@@ -160,7 +160,8 @@ std::vector<Fragment> backward_fragments(const KernelSpec& spec, std::vector<Fra
 }
 
 std::vector<Fragment> one_pass_fragments(const BackwardPlan& backward) {
-  if (backward.broadcast) return {"attention/prepare_broadcast.cu", "attention/broadcast_query.cuh"};
+  if (backward.broadcast)
+    return {"attention/prepare_broadcast.cu", "attention/key_runs.cuh", "attention/broadcast_query.cuh"};
   if (backward.short_keys) return {"attention/short_keys.cuh"};
   return {};
 }

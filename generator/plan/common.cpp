@@ -13,11 +13,15 @@ void append(std::vector<Fragment>& fragments, const std::vector<Fragment>& more)
   fragments.insert(fragments.end(), more.begin(), more.end());
 }
 
-OperandPlan plan_operand(const KernelSpec& spec) {
+OperandPlan operand_of(int columns, int element_bytes) {
   OperandPlan operand;
-  operand.box_dim = spec.padded_dim % 64 == 0 ? 64 : spec.padded_dim % 32 == 0 ? 32 : 16;
-  operand.swizzle_bytes = operand.box_dim * row_of(spec.dtype).bytes;
+  operand.box_dim = columns % 64 == 0 ? 64 : columns % 32 == 0 ? 32 : 16;
+  operand.swizzle_bytes = operand.box_dim * element_bytes;
   return operand;
+}
+
+OperandPlan plan_operand(const KernelSpec& spec) {
+  return operand_of(spec.padded_dim, row_of(spec.dtype).bytes);
 }
 
 int stages_that_fit(const TargetFamily& family, int fixed_bytes, int stage_bytes) {

@@ -8,7 +8,8 @@
 
 namespace jfa {
 
-/// Columns of a box and its swizzle: the widest that divides the padded row.
+/// Columns of a box and its swizzle: the widest that divides so many columns, or the padded row.
+OperandPlan operand_of(int columns, int element_bytes);
 OperandPlan plan_operand(const KernelSpec& spec);
 
 /// Stages of `stage_bytes` that fit beside `fixed_bytes`, alignment included; more than 8 hide nothing.

@@ -85,7 +85,10 @@ void for_each_entry(Plan& plan, Act act) {
   if (backward.broadcast) {
     act(backward.broadcast->prepare);
     act(backward.broadcast->main);
+  } else if (backward.two_cta && plan.spec.broadcast_q) {
+    act(backward.two_cta->prepare);
   }
+  if (backward.two_cta) act(backward.two_cta->main);
 }
 
 }  // namespace jfa

@@ -3,17 +3,21 @@
 
 #include "generator/dtype.h"
 #include "generator/plan/knobs.h"
+#include "generator/plan/two_cta.h"
 
 namespace jfa {
 namespace {
 
 using enum Knob::Scope;
 
-constexpr auto kSm100Knobs =
-    all_knobs(2, {.streamed = 2, .short_stages = 2, .pairs = 2},
-              {{kForward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 output first"},
-               {kBackward, "streamed_tile", 32, 64, 32, 64, "rows of a streamed tile, of keys and queries"},
-               {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"}});
+constexpr auto kSm100Knobs = all_knobs(
+    2, {.streamed = 2, .short_stages = 2, .pairs = 2},
+    {{kForward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 output first"},
+     {kBackward, "streamed_tile", 32, 64, 32, 64, "rows of a streamed tile, of keys and queries"},
+     {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"},
+     {kBackward, "two_cta", 0, 2, 1, 1,
+      "by clusters of two CTAs: 0 nothing, 1 what saves bytes, 2 all that can be"},
+     {kBackward, "two_cta_stages", 2, 8, 1, Knob::kAsManyAsFit, "chunks of queries in flight, of those"}});
 
 constexpr int kTensorColumns = 512;
 // Accumulators begin at multiples of so many columns, what feeds them at multiples of kOperandAlignment.
@@ -136,6 +140,11 @@ KernelPlan plan_backward_sm100(const TargetFamily& family, const KernelSpec& spe
     append(plan.fragments, {"sm100/fused.cuh"});
     append(plan.fragments, one_pass_fragments(backward));
     append(plan.fragments, {"sm100/backward_short.cu"});
+  }
+  plan_two_cta(family, choices, plan);
+  if (backward.two_cta) {
+    if (!backward.broadcast && !backward.short_keys) append(plan.fragments, {"sm100/fused.cuh"});
+    append(plan.fragments, two_cta_fragments(spec, backward.broadcast.has_value()));
   }
   return plan;
 }

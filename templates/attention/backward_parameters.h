@@ -50,14 +50,19 @@ struct BackwardPrepareArguments {
   PrepareArguments common;
   KeyTile* key_tiles;
   QueryRun* query_runs;
-  KeyTile* short_tiles;  // of sequences whose keys fit one tile, with all their queries
-  i32 query_parts;       // with broadcast_q: parts of the batch
+  KeyTile* short_tiles;    // of sequences whose keys fit one tile, with all their queries
+  KeyTile* two_cta_tiles;  // of sequences for the entry of CTA pairs, with all their keys and queries
+  i32 query_parts;         // with broadcast_q: parts of the batch
+  // Sequences of so many keys go to that entry, those outside or without queries do not; most 0: none.
+  i32 two_cta_least_keys, two_cta_most_keys;
   i32 reserved;
 };
 
 struct BroadcastPrepareArguments {
   PrepareArguments common;
   KeySequence* key_sequences;
+  i32 tile_rows;  // of the key tiles that are listed: one CTA's or a pair's
+  i32 reserved;
 };
 
 struct DeltaArguments {
@@ -73,7 +78,7 @@ struct DeltaArguments {
   i64 output_grad_head_stride;
   i64 output_grad_dim_stride;
   const WorkspaceHeader* header;
-  const QueryTile* query_tiles;  // the rows that are wanted: header->query_run_count tiles; null: all rows
+  const QueryTile* query_tiles;  // the rows that are wanted: header->delta_tile_count tiles; null: all rows
   i32 query_heads;
   i32 output_rows;
   i32 head_dim;
@@ -120,6 +125,32 @@ struct BroadcastArguments {
   i32 output_rows;
   i32 slot_rows;  // query_rows rounded up to 8: what a head takes of the tile that its group shares
   i32 parts;      // of the list of all key tiles
+  i32 reserved;
+};
+
+// Of the entry of CTA pairs; what only one of its two forms needs is null or 0 in the other.
+struct TwoCtaArguments {
+  WorkspaceHeader* header;
+  const KeySequence* key_sequences;  // with broadcast_q
+  const KeyTile* tiles;              // without
+  const float* lse;                  // [query_heads, output_rows], natural logarithm
+  const float* delta;                // [query_heads, output_rows]
+  float* partial_query_grad;         // with broadcast_q: [part, query_heads, slot_rows, padded_dim]
+  void* query_grad;                  // without: 16-bit elements, as the next two; strides in elements
+  void* key_grad;
+  void* value_grad;
+  i64 query_grad_row_stride, query_grad_head_stride;
+  i64 key_grad_row_stride, key_grad_head_stride;
+  i64 value_grad_row_stride, value_grad_head_stride;
+  float scale;
+  float scale_log2;  // scale * log2(e)
+  i32 query_heads;
+  i32 query_rows;  // of the query tensor: of the shared query with broadcast_q
+  i32 output_rows;
+  i32 slot_rows;  // with broadcast_q: query_rows rounded up to 8
+  i32 parts;      // with broadcast_q: of the list of all key tiles, a pair's each
+  i32 box_rows;   // of the tensor maps of the query's side: 8, 16 or 32; no box has rows of two slots
+  i32 head_dim;
   i32 reserved;
 };
 

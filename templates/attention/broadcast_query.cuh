@@ -82,13 +82,6 @@ __device__ inline Shared<Control> carve(unsigned char* bytes) {
           reinterpret_cast<Control*>(bytes + (tiles - start) + Config::Control::kBegin)};
 }
 
-// Whether any query sees any of the run's keys from `first` on, up to a tile's.
-__device__ inline bool tile_is_seen(const KeyRun& run, i32 first, i32 query_rows) {
-  if (run.output_row < 0) return false;
-  const Interval seen = tile_interval(run.key_position + first, min(kTileRows, run.rows - first), query_rows);
-  return seen.end > seen.begin;
-}
-
 // Loaded rows, as loaded_rows() of a tile: of the query, of a run's output gradient, of the keys of its tile
 // at `first`. A query that sees a key of any sequence is there for all of them.
 __device__ inline i32 loaded_queries(const BroadcastArguments& arguments) {
@@ -242,52 +235,6 @@ __device__ inline void store(const Shared<Control>& shared, const TensorMap* key
   cp_async_bulk_wait_group();
 }
 
-// Passes one run on.
-__device__ inline void push(ItemQueue<KeyRun>& queue, Ring<kItemStages>& ring, const KeyRun& run, i32 head) {
-  ring.wait_empty(queue.empty);
-  queue.items[ring.slot] = {run, head, {}};
-  mbarrier_arrive(&queue.full[ring.slot]);
-  ring.advance();
-}
-
-// The sequence that holds a tile of the list of all key tiles.
-__device__ inline i32 sequence_of_tile(const BroadcastArguments& arguments, i32 tile) {
-  i32 low = 0, high = arguments.header->key_sequence_count;
-  while (high - low > 1) {
-    const i32 middle = (low + high) / 2;
-    (arguments.key_sequences[middle].first_tile <= tile ? low : high) = middle;
-  }
-  return low;
-}
-
-// One part for one head, run by run.
-__device__ inline void draw_part(ItemQueue<KeyRun>& queue, Ring<kItemStages>& ring,
-                                 const BroadcastArguments& arguments, i32 part, i32 head) {
-  const i64 tiles = arguments.header->key_tile_count;
-  const i32 begin = static_cast<i32>(tiles * part / arguments.parts);
-  const i32 end = static_cast<i32>(tiles * (part + 1) / arguments.parts);
-  if (begin == end) {
-    push(queue, ring, {0, 0, 0, -1, part, 1, 1, 0}, head);
-    return;
-  }
-  i32 sequence = sequence_of_tile(arguments, begin);
-  for (i32 tile = begin; tile < end; ++sequence) {
-    const KeySequence s = arguments.key_sequences[sequence];
-    const i32 position = (tile - s.first_tile) * kTileRows;
-    const i32 tiles_left = min(end - tile, tiles_of(s.key_rows - position));
-    const KeyRun run = {s.key_row + position,
-                        min(tiles_left * kTileRows, s.key_rows - position),
-                        position,
-                        s.output_row,
-                        part,
-                        tile == begin,
-                        tile + tiles_left == end,
-                        0};
-    push(queue, ring, run, head);
-    tile += tiles_left;
-  }
-}
-
 // The drawing thread's whole life: every part once per key head. Heads are innermost, so that neighbouring
 // CTAs read whole rows of the tensors at about the same time.
 __device__ inline void draw_parts(ItemQueue<KeyRun>& queue, const BroadcastArguments& arguments) {
@@ -299,7 +246,7 @@ __device__ inline void draw_parts(ItemQueue<KeyRun>& queue, const BroadcastArgum
     if (index >= items) break;
     draw_part(queue, ring, arguments, static_cast<i32>(index / heads), static_cast<i32>(index % heads));
   }
-  push(queue, ring, {}, -1);
+  push_item(queue, ring, KeyRun{}, -1);
 }
 
 }  // namespace jfa::kernel::broadcast

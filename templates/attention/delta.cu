@@ -12,7 +12,7 @@ __device__ inline DeltaRow delta_row(const DeltaArguments& a, i64 index) {
   const i64 head = index % a.query_heads;
   const i64 row = index / a.query_heads;
   if (a.query_tiles == nullptr) return {row < a.output_rows ? row : -1, head};
-  if (row >= static_cast<i64>(a.header->query_run_count) * kTileRows) return {-1, head};
+  if (row >= static_cast<i64>(a.header->delta_tile_count) * kTileRows) return {-1, head};
   const QueryTile& tile = a.query_tiles[row / kTileRows];
   const i32 within = static_cast<i32>(row % kTileRows);
   return {within < tile.rows ? tile.output_row + within : -1, head};
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Delta::kThread
   const i32 lane = threadIdx.x % kLanes;
   const i64 rows =
       a.query_heads * (a.query_tiles == nullptr ? static_cast<i64>(a.output_rows)
-                                                : static_cast<i64>(a.header->query_run_count) * kTileRows);
+                                                : static_cast<i64>(a.header->delta_tile_count) * kTileRows);
   const i64 step = static_cast<i64>(gridDim.x) * (blockDim.x / kLanes);
   const i64 first = static_cast<i64>(blockIdx.x) * (blockDim.x / kLanes) + threadIdx.x / kLanes;
   const i64 rounds = (rows + step - 1) / step;

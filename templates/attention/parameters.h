@@ -55,7 +55,9 @@ struct WorkspaceHeader {
   i32 short_tile_count;    // backward: tiles of the entry for short sequences
   u32 next_short_item;     // backward: queue of its (tile, key head) items
   i32 longest_key_rows;    // backward of a shared query in one pass: of all sequences
-  u32 reserved[17];
+  i32 two_cta_tile_count;  // backward: tiles of the entry of CTA pairs
+  i32 delta_tile_count;    // backward: query tiles whose rows need delta, those of the runs first
+  u32 reserved[15];
 };
 static_assert(sizeof(WorkspaceHeader) == 128);
 

@@ -1,7 +1,14 @@
 // The prepare entry of a backward: one CTA turns the offsets into the work lists of the gradient entries.
-// With an entry for short sequences, those go to its list: what it takes to know is in a sequence alone, so a
-// batch may mix both kinds. Rows that no sequence owns are tiles that see nothing, and so get gradients of 0.
+// With an entry for short sequences, or one of CTA pairs, what they take goes to their lists: what it takes
+// to know is in a sequence alone, so a batch may mix all kinds. Rows that no sequence owns are tiles that see
+// nothing, and so get gradients of 0.
 namespace jfa::kernel {
+
+// Whether a sequence goes to the list of CTA pairs; this is asked first.
+__device__ inline bool takes_two_cta(const BackwardPrepareArguments& a, const Sequence& s) {
+  if (!config::kTwoCta || config::kBroadcastQuery || s.query_rows == 0 || s.key_rows == 0) return false;
+  return s.key_rows >= a.two_cta_least_keys && s.key_rows <= a.two_cta_most_keys;
+}
 
 // Tiles on the short list: a tile of keys with all their queries, or tiles of a side that has no other. 0:
 // the sequence, if it has any rows, goes to the other lists.
@@ -14,7 +21,7 @@ __device__ inline i32 short_tiles_of(const Sequence& s) {
 
 // By 16 queries: the many sequences of a batch are spread over more buckets, since those of one wait for one
 // another.
-__device__ inline i32 short_cost(const Sequence& s) {
+__device__ inline i32 one_pass_cost(const Sequence& s) {
   return s.key_rows == 0 ? 0 : cost_bucket((s.query_rows + 15) / 16);
 }
 
@@ -36,10 +43,15 @@ __device__ inline void for_each_key_tile(const Sequence& s, Visit visit) {
   }
 }
 
+// All keys and queries of a sequence.
+__device__ inline KeyTile whole_sequence(const Sequence& s) {
+  return {s.key_row, s.key_rows, 0, s.query_row, s.output_row, 0, s.query_rows, 0};
+}
+
 template <class Visit>
 __device__ inline void for_each_short_tile(const Sequence& s, Visit visit) {
   if (s.query_rows > 0 && s.key_rows > 0) {
-    visit(KeyTile{s.key_row, s.key_rows, 0, s.query_row, s.output_row, 0, s.query_rows, 0});
+    visit(whole_sequence(s));
     return;
   }
   for (i32 first = 0; first < s.key_rows; first += kTileRows)
@@ -73,10 +85,15 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Prepare::kThre
   using namespace jfa::kernel;
   const PrepareArguments& a = arguments.common;
   __shared__ u64 first_bad;
-  __shared__ CostOrder key_order, query_order, short_order;
+  __shared__ CostOrder key_order, query_order, short_order, two_cta_order;
+  __shared__ i32 next_delta_tile;  // query tiles of the pairs' sequences counted, then the next free place
   key_order.clear();
   query_order.clear();
   short_order.clear();
+  if constexpr (config::kTwoCta) {
+    two_cta_order.clear();
+    if (threadIdx.x == 0) next_delta_tile = 0;
+  }
   if (!offsets_are_good(a, &first_bad)) return;
 
   const auto key_cost = [](const Sequence& s) {
@@ -86,8 +103,11 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Prepare::kThre
     return cost_bucket(streamed_tiles(s.query_rows, s.key_rows));
   };
   for_each_owner(a, [&](const Sequence& s) {
-    if (const i32 tiles = short_tiles_of(s); tiles > 0) {
-      short_order.count(short_cost(s), tiles);
+    if (takes_two_cta(arguments, s)) {
+      two_cta_order.count(one_pass_cost(s), 1);
+      atomicAdd(&next_delta_tile, tiles_of(s.query_rows));
+    } else if (const i32 tiles = short_tiles_of(s); tiles > 0) {
+      short_order.count(one_pass_cost(s), tiles);
     } else {
       key_order.count(key_cost(s), tiles_of(s.key_rows));
       if constexpr (!config::kBroadcastQuery) query_order.count(query_cost(s), tiles_of(s.query_rows));
@@ -99,16 +119,26 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Prepare::kThre
     const i32 runs =
         config::kBroadcastQuery ? tiles_of(a.query_rows) * arguments.query_parts : query_order.order();
     const i32 short_tiles = short_order.order();
+    const i32 two_cta_tiles = config::kTwoCta ? two_cta_order.order() : 0;
     if (threadIdx.x == 0) {
       a.header->key_tile_count = key_tiles;
       a.header->query_run_count = runs;
       a.header->short_tile_count = short_tiles;
+      a.header->two_cta_tile_count = two_cta_tiles;
+      a.header->delta_tile_count = config::kTwoCta ? runs + next_delta_tile : runs;
+      if constexpr (config::kTwoCta) next_delta_tile = runs;
     }
   }
   __syncthreads();
   for_each_owner(a, [&](const Sequence& s) {
+    if (takes_two_cta(arguments, s)) {
+      arguments.two_cta_tiles[two_cta_order.place(one_pass_cost(s), 1)] = whole_sequence(s);
+      i32 place = atomicAdd(&next_delta_tile, tiles_of(s.query_rows));
+      for_each_tile(s, [&](const QueryTile& tile) { a.tiles[place++] = tile; });
+      return;
+    }
     if (const i32 tiles = short_tiles_of(s); tiles > 0) {
-      i32 place = short_order.place(short_cost(s), tiles);
+      i32 place = short_order.place(one_pass_cost(s), tiles);
       for_each_short_tile(s, [&](const KeyTile& tile) { arguments.short_tiles[place++] = tile; });
       return;
     }

@@ -5,9 +5,9 @@ namespace jfa::kernel {
 
 constexpr i32 kPrepareWarps = config::PrepareBroadcast::AllWarps::kCount;
 
-// Sequences in the upper half, their key tiles in the lower one: one scan places both.
-__device__ inline u64 places_taken(i32 key_rows) {
-  return key_rows == 0 ? 0 : u64{1} << 32 | static_cast<u32>(tiles_of(key_rows));
+// Sequences in the upper half, their key tiles of `tile_rows` in the lower one: one scan places both.
+__device__ inline u64 places_taken(i32 key_rows, i32 tile_rows) {
+  return key_rows == 0 ? 0 : u64{1} << 32 | static_cast<u32>((key_rows + tile_rows - 1) / tile_rows);
 }
 
 // Sum of `value` over the threads before this one; over all of them in the last thread's `total`. By the
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::PrepareBroadca
   i32 longest = 0;
   for (i32 b = begin; b < end; ++b) {
     const Sequence s = key_sequence(a, b);
-    taken += places_taken(s.key_rows);
+    taken += places_taken(s.key_rows, arguments.tile_rows);
     if (b < a.batch) longest = max(longest, s.key_rows);
   }
   if (longest > 0) atomicMax(&longest_key_rows, longest);
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::PrepareBroadca
     const Sequence s = key_sequence(a, b);
     if (s.key_rows == 0) continue;
     arguments.key_sequences[place >> 32] = {s.key_row, s.key_rows, s.output_row, static_cast<i32>(place)};
-    place += places_taken(s.key_rows);
+    place += places_taken(s.key_rows, arguments.tile_rows);
   }
   if (threadIdx.x == threads - 1) {
     a.header->key_sequence_count = static_cast<i32>(place >> 32);

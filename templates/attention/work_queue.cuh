@@ -80,6 +80,16 @@ __device__ inline void pass(u64* full, u64* empty, Ring<kStages>& ring) {
   ring.advance();
 }
 
+// Passes an item on; whole, reserved words and all, since that is how it is taken.
+template <class Tile>
+__device__ inline void push_item(ItemQueue<Tile>& queue, Ring<kItemStages>& ring, const Tile& tile,
+                                 i32 head) {
+  ring.wait_empty(queue.empty);
+  queue.items[ring.slot] = {tile, head, {}};
+  mbarrier_arrive(&queue.full[ring.slot]);
+  ring.advance();
+}
+
 // The drawing thread's whole life: every tile of the list once per head. Heads are innermost, so that
 // neighbouring CTAs read whole rows of the tensors. Whatever an earlier kernel of the call wrote is read only
 // by this thread or after it has passed an item on, so that it alone waits for that kernel.

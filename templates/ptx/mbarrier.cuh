@@ -39,4 +39,17 @@ __device__ inline void mbarrier_wait(u64* barrier, u32 parity) {
   }
 }
 
+// The same where arrivals come from other CTAs of the cluster, too, and bring what those wrote.
+__device__ inline void mbarrier_wait_of_cluster(u64* barrier, u32 parity) {
+  u32 done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+        "selp.u32 %0, 1, 0, p;\n\t}"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+  }
+}
+
 }  // namespace jfa::kernel

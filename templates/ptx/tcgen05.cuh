@@ -1,24 +1,29 @@
 // tcgen05: the tensor core of compute capability 10.x and its tensor memory, 128 lanes x 512 columns of 32
-// bits.
+// bits. kCtas: 2 for a pair of CTAs, ranks 0 and 1 of a cluster, that allocate and multiply together; a
+// kernel keeps to one of the two.
 namespace jfa::kernel {
 
 // An address: lane in bits 31..16, column in bits 15..0.
 using TensorMemory = u32;
 
-// By one converged warp; writes the address of the first column to `result`.
+// By one converged warp of each CTA; writes the address of the first column to `result`.
+template <int kCtas = 1>
 __device__ inline void tcgen05_alloc(u32* result, u32 columns) {
   asm volatile(
-      "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(result)),
-      "r"(columns)
+      "tcgen05.alloc.cta_group::%2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(result)),
+      "r"(columns), "n"(kCtas)
       : "memory");
 }
 
+template <int kCtas = 1>
 __device__ inline void tcgen05_relinquish_alloc_permit() {
-  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::%0.sync.aligned;" ::"n"(kCtas) : "memory");
 }
 
+template <int kCtas = 1>
 __device__ inline void tcgen05_dealloc(TensorMemory address, u32 columns) {
-  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "r"(columns)
+  asm volatile("tcgen05.dealloc.cta_group::%2.sync.aligned.b32 %0, %1;" ::"r"(address), "r"(columns),
+               "n"(kCtas)
                : "memory");
 }
 
@@ -31,29 +36,42 @@ __device__ inline void tcgen05_fence_after_thread_sync() {
 }
 
 // d (+)= a * b, both operands in shared memory. One thread issues; it runs asynchronously.
+template <int kCtas = 1>
 __device__ inline void tcgen05_mma_ss(TensorMemory d, u64 a, u64 b, u32 instruction, bool accumulate) {
   asm volatile(
       "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
-      "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n\t}" ::"r"(d),
-      "l"(a), "l"(b), "r"(instruction), "r"(static_cast<u32>(accumulate))
+      "tcgen05.mma.cta_group::%5.kind::f16 [%0], %1, %2, %3, p;\n\t}" ::"r"(d),
+      "l"(a), "l"(b), "r"(instruction), "r"(static_cast<u32>(accumulate)), "n"(kCtas)
       : "memory");
 }
 
 // d (+)= a * b with a in tensor memory, two elements a column.
+template <int kCtas = 1>
 __device__ inline void tcgen05_mma_ts(TensorMemory d, TensorMemory a, u64 b, u32 instruction,
                                       bool accumulate) {
   asm volatile(
       "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
-      "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n\t}" ::"r"(d),
-      "r"(a), "l"(b), "r"(instruction), "r"(static_cast<u32>(accumulate))
+      "tcgen05.mma.cta_group::%5.kind::f16 [%0], [%1], %2, %3, p;\n\t}" ::"r"(d),
+      "r"(a), "l"(b), "r"(instruction), "r"(static_cast<u32>(accumulate)), "n"(kCtas)
       : "memory");
 }
 
 // Arrives on `barrier` once all of this thread's earlier products are complete.
+template <int kCtas = 1>
 __device__ inline void tcgen05_commit(u64* barrier) {
-  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
-                   shared_address(barrier))
+  asm volatile("tcgen05.commit.cta_group::%1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
+                   shared_address(barrier)),
+               "n"(kCtas)
                : "memory");
+}
+
+// The same on the barrier at that place in both CTAs of a pair.
+__device__ inline void tcgen05_commit_to_pair(u64* barrier) {
+  asm volatile(
+      "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::
+          "r"(shared_address(barrier)),
+      "h"(static_cast<unsigned short>(3))
+      : "memory");
 }
 
 // 16 columns of this thread's lane. Not valid before tcgen05_wait_ld and pin.

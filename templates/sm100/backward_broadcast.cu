@@ -107,7 +107,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
         const QueryStats* stats = shared.control->stats + output_grads.slot * kRows + first_slot;
         int position = first_slot % arguments.slot_rows;  // of a column's query in its sequence
         fused::score_operands<Config>(
-            barriers, scores_full, lane_memory, chunk_of(shared.score_grads[0], chunk), row,
+            scores_full, lane_memory,
             [&](int column, float score, float grad, float& p, float& g) {
               const QueryStats query = stats[column];
               p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
@@ -116,9 +116,10 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
               if (position < seen.begin || position >= seen.end) p = g = 0.0f;
               if (++position == arguments.slot_rows) position = 0;
             },
-            [&] {
-              if (chunk == 0) products_done.wait_outstanding();
-            });
+            fused::chunk_operands<Config>(barriers, lane_memory, chunk_of(shared.score_grads[0], chunk), row,
+                                          [&] {
+                                            if (chunk == 0) products_done.wait_outstanding();
+                                          }));
       }
       products_done.begin();
     }

@@ -99,14 +99,15 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
           const int end = min(first + kChunkRows, tile.query_count);
           const bool masked = __any_sync(0xffffffff, seen.begin > first || seen.end < end);
           fused::score_operands<Config>(
-              barriers, scores_full, lane_memory, shared.score_grads[0], row,
+              scores_full, lane_memory,
               [&](int column, float score, float grad, float& p, float& g) {
                 const QueryStats query = stats[column];
                 p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
                 g = p * (grad - query.delta);
                 if (masked && (first + column < seen.begin || first + column >= seen.end)) p = g = 0.0f;
               },
-              [&] { query_grads.wait_empty(pipeline.query_grad_empty); });
+              fused::chunk_operands<Config>(barriers, lane_memory, shared.score_grads[0], row,
+                                            [&] { query_grads.wait_empty(pipeline.query_grad_empty); }));
         } else {
           query_grads.wait_empty(pipeline.query_grad_empty);
         }

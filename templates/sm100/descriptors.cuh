@@ -2,12 +2,12 @@
 namespace jfa::kernel {
 
 // Version in bit 46, swizzle in bits 63..61.
-constexpr u64 kDescriptorMode = u64{1} << 46 | u64{config::kSwizzleBytes == 128  ? 2
-                                                   : config::kSwizzleBytes == 64 ? 4
-                                                                                 : 6}
-                                                   << 61;
+__host__ __device__ constexpr u64 descriptor_mode(int swizzle_bytes) {
+  return u64{1} << 46 | u64{swizzle_bytes == 128 ? 2u : swizzle_bytes == 64 ? 4u : 6u} << 61;
+}
 
-// fp32 accumulation of an m x n product of the tensors' elements; m is 64 or 128.
+// fp32 accumulation of an m x n product of the tensors' elements; m is 64 or 128, twice that of a pair of
+// CTAs.
 __device__ inline u32 instruction_descriptor(int n, bool b_is_n_major, bool a_is_m_major = false,
                                              u32 m = kTileRows) {
   constexpr u32 kTypes = u32{1} << 4 | config::kMmaFormat << 7 | config::kMmaFormat << 10;

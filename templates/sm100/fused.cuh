@@ -38,15 +38,21 @@ __device__ inline void init_barriers(Barriers& barriers) {
   mbarrier_init(&barriers.query_grad_read, kGradientThreads);
 }
 
-// A barrier whose phases one role waits for one after the other.
-struct Waits {
+// A barrier whose phases one role waits for one after the other. kOfCluster: arrivals come from other CTAs,
+// too, and bring what those wrote.
+template <bool kOfCluster>
+struct WaitsOf {
   u64* barrier;
   u32 phase = 0;
   bool outstanding = false;  // a phase has begun that has not been waited for
 
   __device__ inline void begin() { outstanding = true; }
   __device__ inline void wait() {
-    mbarrier_wait(barrier, phase);
+    if constexpr (kOfCluster) {
+      mbarrier_wait_of_cluster(barrier, phase);
+    } else {
+      mbarrier_wait(barrier, phase);
+    }
     phase ^= 1;
     outstanding = false;
   }
@@ -54,6 +60,7 @@ struct Waits {
     if (outstanding) wait();
   }
 };
+using Waits = WaitsOf<false>;
 
 // ---- Products, by the issuing thread. Tiles of queries have kRows rows; a chunk begins at some row of one.
 
@@ -181,24 +188,59 @@ struct ScorePiece {
 
 constexpr int kPieceColumns = 2 * kRowChunk;
 
-// Puts a piece's columns of a key's rounded score gradients in their place.
-template <class Tile>
-__device__ inline void stage_score_grads(Tile chunk, u32 row, int column, const u32 (&packed)[kRowChunk]) {
+// Puts a piece's columns of a key's rounded score gradients in their place: store(address, four words).
+template <class Tile, class Store>
+__device__ inline void stage_score_grads(Tile chunk, u32 row, int column, const u32 (&packed)[kRowChunk],
+                                         Store store) {
 #pragma unroll
   for (int i = 0; i < kPieceColumns / 8; ++i) {
     const int first = column + i * 8;
-    st_shared_v4(chunk.address + first / Tile::kBoxDim * Tile::kBoxBytes +
-                     swizzled_offset(row, first % Tile::kBoxDim / 8),
-                 packed[4 * i], packed[4 * i + 1], packed[4 * i + 2], packed[4 * i + 3]);
+    store(chunk.address + first / Tile::kBoxDim * Tile::kBoxBytes +
+              swizzled_offset(row, first % Tile::kBoxDim / 8),
+          packed[4 * i], packed[4 * i + 1], packed[4 * i + 2], packed[4 * i + 3]);
   }
 }
 
+// Where a CTA that works alone puts them. free() returns once nobody reads what lies in `chunk`.
+template <class Config, class Free>
+struct ChunkOperands {
+  Barriers& barriers;
+  TensorMemory lane_memory;
+  ChunkScoreGrads<Config> chunk;
+  u32 row;
+  Free free;
+
+  __device__ inline void scores_read() {
+    tcgen05_fence_before_thread_sync();
+    mbarrier_arrive(&barriers.scores_read);
+  }
+  __device__ inline void put(int piece, const u32 (&probabilities)[kRowChunk],
+                             const u32 (&score_grads)[kRowChunk]) {
+    // Over score gradients that have been read: two of their columns make one.
+    tcgen05_st_x16(Config::Probabilities::in(lane_memory) + piece * kRowChunk, probabilities);
+    if (piece == 0) free();
+    stage_score_grads(chunk, row, piece * kPieceColumns, score_grads,
+                      [](u32 address, u32 a, u32 b, u32 c, u32 d) { st_shared_v4(address, a, b, c, d); });
+  }
+  __device__ inline void done() {
+    tcgen05_wait_st();
+    tcgen05_fence_before_thread_sync();
+    fence_proxy_async_shared();
+    mbarrier_arrive(&barriers.operands_full);
+  }
+};
+template <class Config, class Free>
+__device__ inline ChunkOperands<Config, Free> chunk_operands(Barriers& barriers, TensorMemory lane_memory,
+                                                             ChunkScoreGrads<Config> chunk, u32 row,
+                                                             Free free) {
+  return {barriers, lane_memory, chunk, row, free};
+}
+
 // One chunk of this thread's key. operands(column, score, score_grad) turns a score into its probability and
-// the score gradient. free_score_grads() returns once nobody reads what lies in `chunk`.
-template <class Config, class Operands, class Free>
-__device__ inline void score_operands(Barriers& barriers, Waits& scores, TensorMemory lane_memory,
-                                      ChunkScoreGrads<Config> chunk, u32 row, Operands operands,
-                                      Free free_score_grads) {
+// the score gradient; `place` takes them, a piece at a time.
+template <class Config, class Operands, class Place>
+__device__ inline void score_operands(Waits& scores, TensorMemory lane_memory, Operands operands,
+                                      Place place) {
   constexpr int kPieces = kChunkRows / kPieceColumns;
   scores.wait();
   tcgen05_fence_after_thread_sync();
@@ -210,10 +252,7 @@ __device__ inline void score_operands(Barriers& barriers, Waits& scores, TensorM
       const int first = piece * kPieceColumns + c * kRowChunk;
       ScorePiece<Config> values;
       values.load(lane_memory, first);
-      if (first + kRowChunk == kChunkRows) {
-        tcgen05_fence_before_thread_sync();
-        mbarrier_arrive(&barriers.scores_read);
-      }
+      if (first + kRowChunk == kChunkRows) place.scores_read();
 #pragma unroll
       for (int i = 0; i < kRowChunk; i += 2) {
         float p[2], g[2];
@@ -224,15 +263,9 @@ __device__ inline void score_operands(Barriers& barriers, Waits& scores, TensorM
         score_grads[c * 8 + i / 2] = cvt_rn_x2(g[0], g[1]);
       }
     }
-    // Over score gradients that have been read: two of their columns make one.
-    tcgen05_st_x16(Config::Probabilities::in(lane_memory) + piece * kRowChunk, probabilities);
-    if (piece == 0) free_score_grads();
-    stage_score_grads(chunk, row, piece * kPieceColumns, score_grads);
+    place.put(piece, probabilities, score_grads);
   }
-  tcgen05_wait_st();
-  tcgen05_fence_before_thread_sync();
-  fence_proxy_async_shared();
-  mbarrier_arrive(&barriers.operands_full);
+  place.done();
 }
 
 }  // namespace jfa::kernel::fused

@@ -42,7 +42,7 @@ template <class Accumulator>
 __device__ inline void store_row(float* destination, Accumulator memory, float factor, bool empty,
                                  bool store) {
 #pragma unroll 1
-  for (int column = 0; column < Accumulator::kColumns; column += kRowChunk) {
+  for (int column = 0; column < config::kPaddedDim; column += kRowChunk) {
     float values[kRowChunk];
     load_row(values, memory + column, factor, empty);
     if (store) {

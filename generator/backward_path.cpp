@@ -1,0 +1,51 @@
+#include "generator/backward_path.h"
+
+#include <fmt/format.h>
+
+#include "generator/workspace.h"
+
+namespace jfa {
+namespace {
+
+// With a shared query its prepare entry is broadcast's.
+const TwoCtaPlan* usable_two_cta(const KernelPlan& plan, bool has_clusters) {
+  const auto* backward = std::get_if<BackwardPlan>(&plan.entries);
+  if (!has_clusters || backward == nullptr || !backward->two_cta) return nullptr;
+  return plan.spec.broadcast_q && !backward->broadcast ? nullptr : &*backward->two_cta;
+}
+
+}  // namespace
+
+Result<BackwardPath> backward_path(const KernelPlan& plan, std::int64_t query_rows, bool has_clusters) {
+  if (!plan.spec.broadcast_q) return BackwardPath::kByLength;
+  const BackwardPlan& backward = plan.backward();
+  const TwoCtaPlan* two_cta = usable_two_cta(plan, has_clusters);
+  const std::int64_t slot = slot_rows(query_rows);
+  const std::int64_t packed = plan.spec.groups * slot;
+  const bool two_cta_fits = two_cta != nullptr && packed <= two_cta->query_rows;
+  if (two_cta != nullptr && backward.two_cta_calls == TwoCta::kOn) {
+    if (two_cta_fits) return BackwardPath::kTwoCta;
+    return Status::unsupported(fmt::format(
+        "two_cta = {} (on), but groups {} x q_len {} rounded up to {} are {} rows, more than {}",
+        static_cast<int>(TwoCta::kOn), plan.spec.groups, query_rows, slot, packed, two_cta->query_rows));
+  }
+  if (backward.broadcast && packed <= backward.broadcast->query_tile) return BackwardPath::kOneCta;
+  return two_cta_fits ? BackwardPath::kTwoCta : BackwardPath::kByLength;
+}
+
+KeyRange two_cta_keys(const KernelPlan& plan, bool has_clusters) {
+  const TwoCtaPlan* two_cta = usable_two_cta(plan, has_clusters);
+  if (two_cta == nullptr || plan.spec.broadcast_q) return {};
+  const bool on = plan.backward().two_cta_calls == TwoCta::kOn;
+  return {on ? 1 : plan.key_tile + 1, two_cta->key_rows};
+}
+
+int two_cta_box_rows(const KernelSpec& spec, std::int64_t query_rows) {
+  constexpr int kMostRows = 32;
+  int rows = kMostRows;
+  if (!spec.broadcast_q || spec.groups == 1) return rows;
+  while (slot_rows(query_rows) % rows != 0) rows /= 2;  // a slot is whole core matrices of 8 rows
+  return rows;
+}
+
+}  // namespace jfa
