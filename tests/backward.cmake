@@ -11,6 +11,12 @@ jfa_add_test(backward_paths_test
   LABELS simulator
   TIMEOUT 600)
 
+jfa_add_test(backward_two_cta_test
+  SOURCES backward_two_cta_test.cpp
+  LIBRARIES jfa_attention_harness
+  LABELS simulator
+  TIMEOUT 600)
+
 jfa_add_test(unowned_rows_test
   SOURCES unowned_rows_test.cpp
   LIBRARIES jfa_attention_harness
