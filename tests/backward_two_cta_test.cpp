@@ -17,12 +17,14 @@ using Lengths = std::vector<std::int64_t>;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// A device of its own, whose calls go to CTA pairs as far as they can, or as `tuning` says.
-Device pair_device(const std::string& tuning = "two_cta=2", int sms = 4) {
-  Device device = Device::open("sim:sm_100a?sms=" + std::to_string(sms)).value();
+// A device of that name, whose calls go to CTA pairs as far as they can, or as `tuning` says. Devices of a
+// name are one, with the kernels of its first tuning: another tuning needs another name.
+Device pair_device(const std::string& name = "sim:sm_100a?sms=4", const std::string& tuning = "two_cta=2") {
+  Device device = Device::open(name).value();
   device.impl().tuning = parse_tuning(tuning).value();
   return device;
 }
+Device automatic_device() { return pair_device("sim:sm_100a?sms=4&seed=1", "two_cta=1"); }
 
 Problem own_problem(const Lengths& query_lengths, const Lengths& key_lengths, Heads heads,
                     std::int64_t head_dim, std::uint64_t seed) {
@@ -52,7 +54,7 @@ TEST_CASE("a shared query of every length that fits a pair") {
 
 TEST_CASE("key tiles of which one CTA has no, one, some, all rows") {
   Device device = pair_device();
-  check(device, shared_problem(130, {128, 129, 255, 256, 257, 385, 512, 513}, {2, 1}, 32, 1), 1);
+  check(device, shared_problem(130, {128, 129, 255, 256, 257, 385, 512, 513}, {2, 2}, 32, 1), 1);
 }
 
 TEST_CASE("heads of a group in one tile, in slots that boxes of 8, 16 and 32 rows divide") {
@@ -104,7 +106,7 @@ TEST_CASE("windows through pairs, with queries and keys that see nothing") {
 }
 
 TEST_CASE("only sequences between one and two tiles of keys, unless all are asked for") {
-  Device device = pair_device("two_cta=1");
+  Device device = automatic_device();
   check(device, own_problem({40, 140, 70, 200, 9}, {128, 129, 256, 257, 0}, {2, 1}, 32, 1), 1);
   check(device, shared_problem(128, {140, 20}, {1, 1}, 32, 2), 2);
   check(device, shared_problem(129, {140, 20}, {1, 1}, 32, 3), 3);
@@ -143,7 +145,7 @@ TEST_CASE("NaN in one sequence of a pair's batch stays there") {
 
 TEST_CASE("more rows than a pair takes are refused by name if pairs are asked for, and else go elsewhere") {
   const Problem problem = shared_problem(257, {140}, {1, 1}, 32, 7);
-  Device automatic = pair_device("two_cta=1");
+  Device automatic = automatic_device();
   check(automatic, problem, 7);
   Device forced = pair_device();
   const BackwardResult refused = run_backward(forced, with_random_gradient(problem, 7));

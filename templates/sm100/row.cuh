@@ -37,24 +37,6 @@ __device__ inline void stage_row(Tile tile, Accumulator memory, u32 row, float f
   }
 }
 
-// The rounded row to global memory, as many columns as the tensor has: a multiple of 8.
-template <class Accumulator>
-__device__ inline void store_rounded_row(u16* destination, Accumulator memory, float factor, bool empty,
-                                         bool store, int head_dim) {
-#pragma unroll 1
-  for (int column = 0; column < config::kPaddedDim; column += kRowChunk) {
-    float values[kRowChunk];
-    load_row(values, memory + column, factor, empty);
-#pragma unroll
-    for (int i = 0; i < kRowChunk; i += 8) {
-      if (!store || column + i >= head_dim) continue;
-      *reinterpret_cast<uint4*>(destination + column + i) =
-          make_uint4(cvt_rn_x2(values[i], values[i + 1]), cvt_rn_x2(values[i + 2], values[i + 3]),
-                     cvt_rn_x2(values[i + 4], values[i + 5]), cvt_rn_x2(values[i + 6], values[i + 7]));
-    }
-  }
-}
-
 // The row in fp32 to global memory.
 template <class Accumulator>
 __device__ inline void store_row(float* destination, Accumulator memory, float factor, bool empty,
