@@ -187,13 +187,12 @@ class BackwardPaths {
     entries.insert(entries.begin() + 1, backward_.delta.name);
     if (const std::optional<TwoCtaPlan>& two_cta = backward_.two_cta) {
       const KeyRange keys = two_cta_keys(plan_, true);
-      add_one_pass(
-          keys.most,
-          fmt::format("sequences of {} to {} keys: all gradients in one pass of {}: both CTAs' keys "
-                      "are all keys, so the query's gradient is complete after one product; bytes: "
-                      "keys, values, queries and output gradients are read from memory once; {}",
-                      keys.least, keys.most, two_cta->main.name, two_cta_choice()),
-          two_cta->main);
+      add_one_pass(keys.most,
+                   fmt::format("sequences of {} to {} keys: all gradients in one pass of {}: both CTAs' keys "
+                               "are all keys, so the query's gradient is complete after one product; bytes: "
+                               "keys, values, queries and output gradients are read from memory once; {}",
+                               keys.least, keys.most, two_cta->main.name, two_cta_choice()),
+                   two_cta->main);
     }
     entries.insert(entries.end(), {backward_.keys.name, backward_.queries.name});
     add(paths_.empty() ? "all" : "others",
