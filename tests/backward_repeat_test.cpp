@@ -1,11 +1,14 @@
 // A backward repeated: the same bits every time, in whatever order the device does its asynchronous work.
 // JFA_TEST_REPEATS: how often on a real device, where every run is a schedule of its own; on a simulated one
-// how many random schedules.
+// how many random schedules, or FIRST-LAST of their seeds.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/backward_harness.h"
@@ -35,18 +38,28 @@ std::vector<Repeated> repeated_problems() {
   return all;
 }
 
-int repeats(int usual) {
-  const char* text = std::getenv("JFA_TEST_REPEATS");
-  return text == nullptr ? usual : std::atoi(text);
+// Numbers of the repeats: 1 to `usual`, or as JFA_TEST_REPEATS says, N or FIRST-LAST.
+std::pair<int, int> repeats(int usual) {
+  int first = 1, last = usual;
+  if (const char* text = std::getenv("JFA_TEST_REPEATS"); text != nullptr) {
+    if (std::sscanf(text, "%d-%d", &first, &last) != 2) {
+      first = 1;
+      last = std::atoi(text);
+    }
+  }
+  return {first, last};
 }
 
-// Names of devices that must agree on every bit.
+// Names of devices that must agree on every bit. A process has room for 64 simulated ones.
 std::vector<std::string> devices(int sms) {
   const std::string base = test_device().name();
-  if (!test_device().simulated())
-    return std::vector<std::string>(static_cast<std::size_t>(repeats(20)), base);
+  if (!test_device().simulated()) {
+    const auto [first, last] = repeats(20);
+    return std::vector<std::string>(static_cast<std::size_t>(last - first + 1), base);
+  }
+  const auto [first, last] = repeats(3);
   std::vector<std::string> schedules = {"eager", "lazy"};
-  for (int seed = 1; seed <= repeats(3); ++seed) schedules.push_back(fmt::format("random&seed={}", seed));
+  for (int seed = first; seed <= last; ++seed) schedules.push_back(fmt::format("random&seed={}", seed));
   for (std::string& schedule : schedules)
     schedule = fmt::format("{}{}sms={}&schedule={}", base, base.find('?') == std::string::npos ? '?' : '&',
                            sms, schedule);
