@@ -8,12 +8,12 @@
 #include <mutex>
 
 #include "cache/log_record.h"
-#include "generator/foreign_text.h"
 #include "runtime/call_stream.h"
 #include "runtime/environment_switch.h"
 #include "runtime/fork_guard.h"
 #include "runtime/log.h"
 #include "runtime/ranges.h"
+#include "text/foreign_text.h"
 
 namespace jfa {
 namespace {
