@@ -88,7 +88,7 @@ std::vector<std::string> findings(const LoopFigures& loop, int compute_capabilit
 
 /// For people.
 std::string text_of(const Figures& figures);
-/// JSON. Figures that are 0 are left out, and so are loops of the role `other`.
+/// JSON, a loop a line. Figures that are 0 are left out, and so are loops of the role `other`.
 std::string json_of(const Figures& figures);
 
 }  // namespace jfa::lint

@@ -136,7 +136,8 @@ bool is_wait(const std::vector<Instruction>& instructions, const FlowGraph& grap
       const Instruction& instruction = instructions[i];
       polls |= instruction.is("SYNCS.PHASECHK") || instruction.is("NANOSLEEP");
       const Pipe pipe = instruction.opcode != nullptr ? instruction.opcode->pipe : Pipe::other;
-      if (pipe == Pipe::tensor || pipe == Pipe::tensor_memory || pipe == Pipe::bulk || pipe == Pipe::xu)
+      if (pipe == Pipe::tensor || pipe == Pipe::tensor_memory || pipe == Pipe::bulk || pipe == Pipe::xu ||
+          pipe == Pipe::lsu)
         return false;
     }
   }
@@ -171,15 +172,16 @@ FlowGraph flow_graph(const std::vector<Instruction>& instructions, const Indirec
     loop.head = graph.order[head];
     bodies.push_back(body_of(previous, head, tails));
     for (const std::size_t place : bodies.back()) loop.blocks.push_back(graph.order[place]);
-    loop.waits = is_wait(instructions, graph, loop);
     graph.loops.push_back(std::move(loop));
   }
   // A loop's head lies behind those of the loops around it.
-  for (std::size_t inner = 0; inner < graph.loops.size(); ++inner) {
+  for (std::size_t inner = graph.loops.size(); inner-- > 0;) {
+    Loop& loop = graph.loops[inner];
+    loop.waits = loop.innermost && is_wait(instructions, graph, loop);
     for (std::size_t outer = 0; outer < inner; ++outer) {
-      if (!bodies[outer].contains(places[graph.loops[inner].head])) continue;
-      ++graph.loops[inner].depth;
-      if (!graph.loops[inner].waits) graph.loops[outer].innermost = false;
+      if (!bodies[outer].contains(places[loop.head])) continue;
+      ++loop.depth;
+      if (!loop.waits) graph.loops[outer].innermost = false;
     }
   }
   return graph;

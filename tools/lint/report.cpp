@@ -75,14 +75,20 @@ void put(Json& json, const char* name, int value) {
   if (value != 0) json[name] = value;
 }
 
-Json json_of(const LoopFigures& loop) {
-  Json json{{"role", to_string(loop.role)}, {"depth", loop.depth}};
-  put(json, "instructions", loop.instructions);
-  put(json, "issue_cycles", loop.issue_cycles);
+Json json_of(const std::array<int, kPipeCount>& by_pipe) {
+  Json json = Json::object();
   for (const Pipe pipe : kAllPipes)
-    put(json["by_pipe"], std::string(to_string(pipe)).c_str(), of(loop.by_pipe, pipe));
-  for (const Pipe pipe : {Pipe::fma, Pipe::alu, Pipe::xu})
-    put(json["pipe_cycles"], std::string(to_string(pipe)).c_str(), of(loop.pipe_cycles, pipe));
+    if (of(by_pipe, pipe) != 0) json[std::string(to_string(pipe))] = of(by_pipe, pipe);
+  return json;
+}
+
+Json json_of(const LoopFigures& loop) {
+  Json json{{"role", to_string(loop.role)},
+            {"depth", loop.depth},
+            {"instructions", loop.instructions},
+            {"issue_cycles", loop.issue_cycles},
+            {"by_pipe", json_of(loop.by_pipe)}};
+  if (const Json cycles = json_of(loop.pipe_cycles); !cycles.empty()) json["pipe_cycles"] = cycles;
   if (!loop.unknown.empty()) json["unknown"] = loop.unknown;
   put(json, "exponentials", loop.exponentials);
   put(json, "packed", loop.packed);
@@ -147,18 +153,20 @@ std::string text_of(const Figures& figures) {
 }
 
 std::string json_of(const Figures& figures) {
-  Json json = Json::object();
+  std::string text;
   for (const EntryFigures& entry : figures.entries) {
-    Json& of_entry = json[entry.name];
-    of_entry["instructions"] = entry.instructions;
+    Json of_entry{{"instructions", entry.instructions}};
     put(of_entry, "waiting_loops", entry.waiting_loops);
     put(of_entry, "irreducible_loops", entry.irreducible_loops);
     if (!entry.unknown.empty()) of_entry["unknown"] = entry.unknown;
-    of_entry["loops"] = Json::array();
+    std::string loops;
     for (const LoopFigures& loop : entry.loops)
-      if (loop.role != Role::other) of_entry["loops"].push_back(json_of(loop));
+      if (loop.role != Role::other) loops += (loops.empty() ? "\n  " : ",\n  ") + json_of(loop).dump();
+    std::string line = of_entry.dump();
+    line.insert(line.size() - 1, fmt::format(",\"loops\":[{}]", loops));
+    text += fmt::format("{}\n {}: {}", text.empty() ? "" : ",", Json(entry.name).dump(), line);
   }
-  return json.dump(1);
+  return "{" + text + "\n}";
 }
 
 }  // namespace jfa::lint
