@@ -24,27 +24,36 @@ std::string edited(std::string text, const Edits& edits) {
   return text;
 }
 
-// What a kernel with these edits does on some schedule, in words; empty if it does nothing wrong.
-std::string noticed(const AttentionRecording& recorded, const Edits& edits) {
-  KernelSource source = recorded.source;
+// A kernel with its launches, and the schedules that it is run on: unmutated it is silent on all.
+struct Subject {
+  explicit Subject(const char* configuration)
+      : recorded(record(configuration, "sim:sm_100a")), schedules(sim::usual_schedules(/*random_seeds=*/2)) {
+    for (simulator::RunOptions& schedule : schedules) {
+      const auto clean = simulator::replay(recorded.ptx, recorded.recording, schedule).value();
+      REQUIRE_MESSAGE(clean.ok, clean.report.message);
+      schedule.instruction_budget = 20 * clean.statistics.warp_instructions;
+    }
+  }
+
+  AttentionRecording recorded;
+  std::vector<simulator::RunOptions> schedules;
+};
+
+// What it does with these edits on some schedule, in words; empty if it does nothing wrong.
+std::string noticed(const Subject& subject, const Edits& edits) {
+  KernelSource source = subject.recorded.source;
   source.text = edited(source.text, edits);
   const Result<SharedImage> image = compile(source);
   REQUIRE_MESSAGE(image.ok(), image.status().message());
-  std::vector<std::vector<std::byte>> right;
-  for (simulator::RunOptions schedule : sim::usual_schedules(/*random_seeds=*/4)) {
-    const auto clean = simulator::replay(recorded.ptx, recorded.recording, schedule).value();
-    REQUIRE_MESSAGE(clean.ok, clean.report.message);
-    schedule.instruction_budget = 20 * clean.statistics.warp_instructions;
-    const auto run = simulator::replay((*image)->ptx, recorded.recording, schedule).value();
+  for (const simulator::RunOptions& schedule : subject.schedules) {
+    const auto run = simulator::replay((*image)->ptx, subject.recorded.recording, schedule).value();
     if (!run.ok) return run.report.message;
   }
   return {};
 }
 
 TEST_CASE("mistakes of other two-CTA backwards, planted in ours") {
-  static const AttentionRecording own = record("backward-two-cta", "sim:sm_100a");
-  static const AttentionRecording shared = record("backward-pma-two-cta", "sim:sm_100a");
-  REQUIRE(noticed(own, {}).empty());
+  static const Subject own("backward-two-cta"), shared("backward-pma-two-cta");
 
   SUBCASE("one warp says for all that the query gradient has been read") {
     CHECK_FALSE(noticed(own, {{"mbarrier_init(&pipeline.query_grad_read, kPairWarps)",
