@@ -1,8 +1,9 @@
 // The table of opcodes. opcode_table.py compares it with nvdisasm, instruction by instruction, over any
 // cubins.
 //
-// Names are nvdisasm's. Pipes are what the compiler's own schedules for sm_90a and sm_100 show: how long it
-// waits between instructions of one kind says how many cycles one of them keeps its pipe busy.
+// Names are nvdisasm's. Cycles are a model. Those of FFMA, FADD, FMUL, IMAD, the packed forms, ISETP, FSEL,
+// LOP3, FMNMX, F2FP and MUFU are how long the compiler's own schedules wait between two of a kind; what else
+// goes through their pipes is taken to be like them.
 #include <array>
 
 #include "tools/lint/opcodes.h"
