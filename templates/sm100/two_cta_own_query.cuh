@@ -66,11 +66,12 @@ struct Work {
   // `row`: of the tile of queries, this thread's.
   __device__ static inline void store_query_grad(const Step& step, i32 row, TensorMemory lane_memory,
                                                  bool empty, const TwoCtaArguments& arguments) {
-    const i64 query = step.query_row + step.query_position + row;
+    const i32 position = step.query_position + row;
+    const i64 query = step.query_row + position;
     store_rounded_row(row_of(arguments.query_grad, query, arguments.query_grad_row_stride, step.head,
                              arguments.query_grad_head_stride),
-                      Config::QueryGrad::in(lane_memory), arguments.scale, empty, row < step.query_rows,
-                      arguments.head_dim);
+                      Config::QueryGrad::in(lane_memory), arguments.scale, empty,
+                      position < step.live_queries, row < step.query_rows, arguments.head_dim);
   }
 };
 
