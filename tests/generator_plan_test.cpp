@@ -179,7 +179,9 @@ TEST_CASE("parts of a shared query's keys keep the multiprocessors evenly busy")
   CHECK(broadcast_parts(148, 5, 64) == 29);  // 145 of 148
   CHECK(broadcast_parts(132, 100, 4) == 1);  // nothing up to 4 parts is more even
   CHECK(broadcast_parts(132, 50, 7) == 5);   // 250 of two rounds of 132
-  CHECK(broadcast_parts(132, 4, 1) == 1);    // few key tiles
+  CHECK(broadcast_parts(132, 1, 60) == 60);  // too few tiles to keep all busy: as many as can be
+  CHECK(broadcast_parts(74, 2, 20) == 20);
+  CHECK(broadcast_parts(132, 4, 1) == 1);  // few key tiles
   CHECK(broadcast_parts(132, 4096, 1) == 1);
   CHECK(broadcast_parts(2, 1, 320) == 2);
 }
