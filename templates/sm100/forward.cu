@@ -95,7 +95,7 @@ __device__ inline void rescale(Config::Accumulator::Tile output, float factor) {
   for (int column = 0; column < output.kColumns; column += kRowChunk) {
     float values[kRowChunk];
     u32 bits[kRowChunk];
-    tcgen05_ld_x16(values, output + column);
+    tcgen05_ld(values, output + column);
     tcgen05_wait_ld();
     pin(values);
     for (int i = 0; i < kRowChunk; ++i) bits[i] = __float_as_uint(values[i] * factor);
@@ -113,7 +113,7 @@ __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
   float scores[kChunks][kChunk];
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
-    if (c * kChunk < columns) tcgen05_ld_x16(scores[c], score_memory + c * kChunk);
+    if (c * kChunk < columns) tcgen05_ld(scores[c], score_memory + c * kChunk);
   }
   tcgen05_wait_ld();
 
