@@ -51,7 +51,7 @@ KernelPlan plan_forward_sm100(const TargetFamily& family, const KernelSpec& spec
                 {"Allocate", "allocates tensor memory"},
                 {"Softmax", "softmax, rescale, normalise, store: one thread a query", 4}};
   main.tensor_map = forward_tensor_map(plan, choices.take("tensor_order") != 0);
-  plan.fragments = forward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
+  plan.fragments = forward_fragments(spec, {"ptx/packed.cuh", "ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
   append(plan.fragments, {"sm100/product.cuh", "sm100/row.cuh", "sm100/forward.cu"});
   return plan;
 }
@@ -123,7 +123,7 @@ KernelPlan plan_backward_sm100(const TargetFamily& family, const KernelSpec& spe
       pair_tensor_map(plan, gradients_first, {{"KeyGrad", "key gradient"}, {"ValueGrad", "value gradient"}});
   backward.queries.roles = pair_roles("allocates tensor memory");
   backward.queries.tensor_map = pair_tensor_map(plan, gradients_first, {{"QueryGrad", "query gradient"}});
-  plan.fragments = backward_fragments(spec, {"ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
+  plan.fragments = backward_fragments(spec, {"ptx/packed.cuh", "ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
   append(plan.fragments, {"sm100/product.cuh", "sm100/row.cuh", "sm100/backward.cuh",
                           "sm100/backward_keys.cu", "sm100/backward_queries.cu"});
   if (backward.broadcast) {

@@ -13,6 +13,13 @@ __device__ inline u32 opaque(u32 value) {
   return value;
 }
 
+// `count` bits set from bit `first` on, as many of them as there are.
+__device__ inline u32 bmsk_clamp(u32 first, u32 count) {
+  u32 bits;
+  asm("bmsk.clamp.b32 %0, %1, %2;" : "=r"(bits) : "r"(first), "r"(count));
+  return bits;
+}
+
 // True in exactly one lane of a converged warp, always the same one.
 __device__ inline bool elect_sync() {
   u32 elected;

@@ -142,8 +142,8 @@ __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory la
   tcgen05_fence_after_thread_sync();
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
-    tcgen05_ld_x16(scores[c], Config::Scores::in(lane_memory) + c * kChunk);
-    tcgen05_ld_x16(grads[c], Config::ScoreGrads::in(lane_memory) + c * kChunk);
+    tcgen05_ld(scores[c], Config::Scores::in(lane_memory) + c * kChunk);
+    tcgen05_ld(grads[c], Config::ScoreGrads::in(lane_memory) + c * kChunk);
   }
   tcgen05_wait_ld();
 #pragma unroll

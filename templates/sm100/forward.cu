@@ -15,6 +15,11 @@ constexpr int kSoftmaxThreads = Config::SoftmaxWarps::kThreads;
 static_assert(kSoftmaxThreads == kTileRows);  // one a row
 constexpr int kScoreStages = Config::Scores::kStages;
 
+// Keys that are loaded, masked and turned into probabilities together: a row's part of a tile is so many
+// blocks.
+constexpr int kBlock = 32;
+constexpr int kBlocks = kTileRows / kBlock;
+
 struct Control {
   Pipeline pipeline;
   u64 score_full[kScoreStages];  // scores of a key tile are in tensor memory
@@ -23,31 +28,32 @@ struct Control {
   u32 tensor_memory;
 };
 
-// Keys of tile `j`, rounded up to what tensor memory is read by; the rest of the tile is not computed.
-__device__ inline int score_columns(const QueryTile& tile, int j) {
-  return min((tile.key_count - j * kTileRows + 31) / 32 * 32, kTileRows);
+// Keys of tile `j`, rounded up to blocks. Values of the rest are not multiplied; scores are computed of whole
+// tiles, whose loads then need no condition.
+__device__ inline int value_rows(const QueryTile& tile, int j) {
+  return min((tile.key_count - j * kTileRows + kBlock - 1) / kBlock * kBlock, kTileRows);
 }
 
 // A key tile whose scores have been issued and whose values have not been multiplied yet.
 struct PendingTile {
   Ring<kKeyValueStages> value;
-  int columns = 0;  // 0: nothing is pending
+  int rows = 0;  // of the values; 0: nothing is pending
   bool first = false;
 };
 
 __device__ inline void multiply_values(const Shared<Control>& shared, TensorMemory memory,
                                        PendingTile& pending, u32& phase) {
-  if (pending.columns == 0) return;
+  if (pending.rows == 0) return;
   Control& control = *shared.control;
   pending.value.wait_full(control.pipeline.key_value_full);
   mbarrier_wait(&control.probability_full, phase);
   phase ^= 1;
   tcgen05_fence_after_thread_sync();
   mma_ab(Config::Accumulator::in(memory), Config::Probabilities::in(memory), shared.keys_and_values,
-         pending.value.slot, pending.columns, pending.first);
+         pending.value.slot, pending.rows, pending.first);
   tcgen05_commit(&control.pipeline.key_value_empty[pending.value.slot]);
   tcgen05_commit(&control.product_done);
-  pending.columns = 0;
+  pending.rows = 0;
 }
 
 __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory) {
@@ -73,16 +79,15 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
       tcgen05_fence_after_thread_sync();
       // The buffer is free: its last scores were read before the probabilities of the tile before the pending
       // one.
-      const int columns = score_columns(item.tile, j);
       mma_abt(Config::Scores::in(memory, buffer), shared.queries[queries.slot],
-              shared.keys_and_values[tiles.slot], columns);
+              shared.keys_and_values[tiles.slot], kTileRows);
       tcgen05_commit(&control.pipeline.key_value_empty[tiles.slot]);
       tcgen05_commit(&control.score_full[buffer]);
       if (j == count - 1) tcgen05_commit(&control.pipeline.query_empty[queries.slot]);
       buffer ^= 1;
       tiles.advance();
       multiply_values(shared, memory, pending, probability_phase);
-      pending = {tiles, columns, j == 0};
+      pending = {tiles, value_rows(item.tile, j), j == 0};
       tiles.advance();
     }
     queries.advance();
@@ -92,66 +97,121 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
 
 // Multiplies this thread's row of the output accumulator by `factor`.
 __device__ inline void rescale(Config::Accumulator::Tile output, float factor) {
-  for (int column = 0; column < output.kColumns; column += kRowChunk) {
-    float values[kRowChunk];
-    u32 bits[kRowChunk];
-    tcgen05_ld_x16(values, output + column);
-    tcgen05_wait_ld();
-    pin(values);
-    for (int i = 0; i < kRowChunk; ++i) bits[i] = __float_as_uint(values[i] * factor);
-    tcgen05_st_x16(output + column, bits);
+  using Piece = RowPiece<output.kColumns>;
+#pragma unroll 1
+  for (int column = 0; column < output.kColumns; column += Piece::kColumns) {
+    Piece piece;
+    piece.load(output + column);
+    piece.scale(factor);
+    piece.store(output + column);
   }
 }
 
-// One key tile of the softmax: scores in, probabilities out. `lane_memory` is this warp's part of tensor
-// memory.
+// Where a block has keys that a row does not see, or none that any row of the warp does, scores in tensor
+// memory are replaced by scaled and masked ones: after scaling, which is right for a scale of 0 and below.
+// `scale`: what the scores of a block are to be multiplied by after that; `shown`: whether any row of the
+// warp sees something of a half of the tile.
+__device__ inline void mask_scores(Config::Scores::Tile memory, Interval keys, float scale_log2,
+                                   float (&scale)[kBlocks], bool (&shown)[2]) {
+  u32 any = 0, all = 0;
+#pragma unroll 1
+  for (int b = 0; b < kBlocks; ++b) {
+    const u32 bits = seen_bits(keys, b * kBlock);
+    const bool hidden = !__any_sync(0xffffffff, bits != 0);
+    if (__all_sync(0xffffffff, bits == ~0u)) {
+      all |= 1u << b;
+      any |= 1u << b;
+      continue;
+    }
+    float scores[kBlock];
+    if (hidden) {
+#pragma unroll
+      for (float& score : scores) score = kMinusInfinity;
+    } else {
+      any |= 1u << b;
+      tcgen05_ld(scores, memory + b * kBlock);
+      tcgen05_wait_ld();
+      pin(scores);
+#pragma unroll
+      for (int i = 0; i < kBlock; ++i)
+        scores[i] = (bits >> i & 1) != 0 ? scores[i] * scale_log2 : kMinusInfinity;
+    }
+    tcgen05_st(memory + b * kBlock, scores);
+  }
+  tcgen05_wait_st();
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) scale[b] = (all >> b & 1) != 0 ? scale_log2 : 1.0f;
+  shown[0] = (any & 3) != 0;
+  shown[1] = (any >> 2) != 0;
+}
+
+// Scales a row's scores of a key tile, by what they lack, and returns their maximum: by chains that do not
+// wait for each other.
+__device__ inline float scale_scores(float (&scores)[kBlocks][kBlock], const float (&scale)[kBlocks]) {
+  constexpr int kChains = 4;
+  float maxima[kChains] = {kMinusInfinity, kMinusInfinity, kMinusInfinity, kMinusInfinity};
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+    for (int i = 0; i < kBlock; i += 2) {
+      const float2 scaled = mul_rn_x2({scores[b][i], scores[b][i + 1]}, {scale[b], scale[b]});
+      scores[b][i] = scaled.x;
+      scores[b][i + 1] = scaled.y;
+      float& maximum = maxima[i / 2 % kChains];
+      maximum = fmaxf(fmaxf(maximum, scaled.x), scaled.y);
+    }
+  }
+  return fmaxf(fmaxf(maxima[0], maxima[1]), fmaxf(maxima[2], maxima[3]));
+}
+
+__device__ inline void exponentiate(const float (&scores)[kBlock], float reference, float2 (&sums)[2],
+                                    u32 (&probabilities)[kBlock / 2]) {
+#pragma unroll
+  for (int i = 0; i < kBlock; i += 2) {
+    const float2 exponent = add_rn_x2({scores[i], scores[i + 1]}, {-reference, -reference});
+    const float2 probability = {ex2_approx(exponent.x), ex2_approx(exponent.y)};
+    sums[i / 2 % 2] = add_rn_x2(sums[i / 2 % 2], probability);
+    probabilities[i / 2] = cvt_rn_x2(probability.x, probability.y);
+  }
+}
+
+// Zeros, but not before a branch that this is behind: they would take registers.
+__device__ inline void clear(u32 (&probabilities)[kBlock / 2]) {
+#pragma unroll
+  for (u32& pair : probabilities) pair = opaque(0);
+}
+
+// One key tile of the softmax: scores in, probabilities out. `keys`: those of the tile that the row sees;
+// `full`: every row of the warp sees all of them. `lane_memory` is this warp's part of tensor memory.
 __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
-                                    Config::Scores::Tile score_memory, int columns, Interval keys,
+                                    Config::Scores::Tile score_memory, Interval keys, bool full,
                                     float scale_log2, bool first, u32& product_phase, RowState& row) {
-  constexpr int kChunk = kRowChunk;
-  constexpr int kChunks = score_memory.kColumns / kChunk;
-  float scores[kChunks][kChunk];
+  constexpr int kHalf = kBlocks / 2;
+  float scale[kBlocks] = {scale_log2, scale_log2, scale_log2, scale_log2};
+  bool shown[2] = {true, true};
+  if (!full) mask_scores(score_memory, keys, scale_log2, scale, shown);
+  float scores[kBlocks][kBlock];
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    if (c * kChunk < columns) tcgen05_ld_x16(scores[c], score_memory + c * kChunk);
-  }
+  for (int b = 0; b < kBlocks; ++b) tcgen05_ld(scores[b], score_memory + b * kBlock);
   tcgen05_wait_ld();
-
-  // Multiply before the maximum, mask after scaling: right for a scale of 0 and below.
-  const bool masked = __any_sync(0xffffffff, keys.begin > 0 || keys.end < columns);
-  float maximum = kMinusInfinity;
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    if (c * kChunk < columns) {
-      pin(scores[c]);
-#pragma unroll
-      for (int i = 0; i < kChunk; ++i) {
-        const int key = c * kChunk + i;
-        float score = scores[c][i] * scale_log2;
-        if (masked && (key < keys.begin || key >= keys.end)) score = kMinusInfinity;
-        scores[c][i] = score;
-        maximum = fmaxf(maximum, score);
-      }
-    }
-  }
-  const float factor = update_reference(row, maximum);
+  for (int b = 0; b < kBlocks; ++b) pin(scores[b]);
+  const float factor = update_reference(row, scale_scores(scores, scale));
   const float reference = subtrahend(row);
-  u32 probabilities[kChunks / 2][kChunk];
+  float2 sums[2] = {};
+  u32 probabilities[kBlocks][kBlock / 2];
+  const auto store = [&](int b) {
+    tcgen05_st_x16(Config::Probabilities::in(lane_memory) + b * (kBlock / 2), probabilities[b]);
+  };
+  if (shown[0]) {
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    if (c * kChunk < columns) {
+    for (int b = 0; b < kHalf; ++b) exponentiate(scores[b], reference, sums, probabilities[b]);
+  } else {
 #pragma unroll
-      for (int i = 0; i < kChunk; i += 2) {
-        const float low = ex2_approx(scores[c][i] - reference);
-        const float high = ex2_approx(scores[c][i + 1] - reference);
-        row.sum += low + high;
-        probabilities[c / 2][c % 2 * 8 + i / 2] = cvt_rn_x2(low, high);
-      }
-    }
+    for (int b = 0; b < kHalf; ++b) clear(probabilities[b]);
   }
-
   // The tensor core must be done with the previous tile's probabilities, and with the output, before either
-  // changes.
+  // changes: by now it is.
   if (!first) {
     mbarrier_wait(&control.product_done, product_phase);
     product_phase ^= 1;
@@ -159,13 +219,24 @@ __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
     if (__any_sync(0xffffffff, factor != 1.0f)) rescale(Config::Accumulator::in(lane_memory), factor);
   }
 #pragma unroll
-  for (int c = 0; c < kChunks / 2; ++c) {
-    if (c * 2 * kChunk < columns)
-      tcgen05_st_x16(Config::Probabilities::in(lane_memory) + c * kChunk, probabilities[c]);
+  for (int b = 0; b < kHalf; ++b) store(b);
+  if (shown[1]) {
+#pragma unroll
+    for (int b = kHalf; b < kBlocks; ++b) {
+      exponentiate(scores[b], reference, sums, probabilities[b]);
+      store(b);
+    }
+  } else {
+    clear(probabilities[kHalf]);
+#pragma unroll
+    for (int b = kHalf; b < kBlocks; ++b)
+      tcgen05_st_x16(Config::Probabilities::in(lane_memory) + b * (kBlock / 2), probabilities[kHalf]);
   }
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();
   mbarrier_arrive(&control.probability_full);
+  const float2 sum = add_rn_x2(sums[0], sums[1]);
+  row.sum += sum.x + sum.y;
 }
 
 __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memory, const TensorMap* output,
@@ -184,13 +255,17 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
     const QueryTile& tile = item.tile;
     const int count = tiles_of(tile.key_count);
     const Interval keys = visible(tile.query_position + row - tile.key_position, tile.key_count);
+    // Tiles that every row of the warp sees all of.
+    const int full_begin = __reduce_max_sync(0xffffffff, tiles_of(keys.begin));
+    const int full_end = __reduce_min_sync(0xffffffff, keys.end / kTileRows);
     RowState state;
     for (int j = 0; j < count; ++j) {
       scores.wait_full(control.score_full);
       tcgen05_fence_after_thread_sync();
+      const auto score_memory = Config::Scores::in(lane_memory, scores.slot);
       const Interval here = {keys.begin - j * kTileRows, keys.end - j * kTileRows};
-      softmax_tile(control, lane_memory, Config::Scores::in(lane_memory, scores.slot), score_columns(tile, j),
-                   here, arguments.scale_log2, j == 0, product_phase, state);
+      softmax_tile(control, lane_memory, score_memory, here, j >= full_begin && j < full_end,
+                   arguments.scale_log2, j == 0, product_phase, state);
       scores.advance();
     }
     if (count > 0) {

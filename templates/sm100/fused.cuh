@@ -178,8 +178,8 @@ struct ScorePiece {
   float scores[kRowChunk], grads[kRowChunk];
 
   __device__ inline void load(TensorMemory lane_memory, int column) {
-    tcgen05_ld_x16(scores, Config::Scores::in(lane_memory) + column);
-    tcgen05_ld_x16(grads, Config::ScoreGrads::in(lane_memory) + column);
+    tcgen05_ld(scores, Config::Scores::in(lane_memory) + column);
+    tcgen05_ld(grads, Config::ScoreGrads::in(lane_memory) + column);
     tcgen05_wait_ld();
     pin(scores);
     pin(grads);

@@ -1,20 +1,66 @@
 // Accumulators in tensor memory, one thread a row.
 namespace jfa::kernel {
 
-constexpr int kRowChunk = 16;  // columns that tcgen05_ld_x16 loads
+constexpr int kRowChunk = 16;  // columns of tensor memory that tcgen05_st_x16 stores
 
-// Some columns of this thread's row, times a factor; zeros if nothing was accumulated.
-__device__ inline void load_row(float (&values)[kRowChunk], TensorMemory row, float factor, bool empty) {
-  if (empty) {
-#pragma unroll
-    for (float& value : values) value = 0.0f;
-    return;
+// Neighbouring columns of this thread's row of kRowColumns, loaded at once: as many as divide it, 64 or less
+// if `kWide`, else 32 or less, which is less code.
+template <int kRowColumns_, bool kWide = false>
+struct RowPiece {
+  static constexpr int kRowColumns = kRowColumns_;
+  static constexpr int kColumns = kWide && kRowColumns % 64 == 0 ? 64 : kRowColumns % 32 == 0 ? 32 : 16;
+  static constexpr int kLoadColumns = kColumns < 32 ? kColumns : 32;
+  float values[kColumns / kLoadColumns][kLoadColumns];
+
+  __device__ inline float& operator[](int column) {
+    return values[column / kLoadColumns][column % kLoadColumns];
   }
-  tcgen05_ld_x16(values, row);
-  tcgen05_wait_ld();
-  pin(values);
+
+  __device__ inline void load(TensorMemory row) {
 #pragma unroll
-  for (float& value : values) value *= factor;
+    for (int column = 0; column < kColumns; column += kLoadColumns)
+      tcgen05_ld(values[column / kLoadColumns], row + column);
+    tcgen05_wait_ld();
+#pragma unroll
+    for (int column = 0; column < kColumns; column += kLoadColumns) pin(values[column / kLoadColumns]);
+  }
+
+  __device__ inline void clear() {
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) (*this)[i] = 0.0f;
+  }
+
+  __device__ inline void scale(float factor) {
+#pragma unroll
+    for (int i = 0; i < kColumns; i += 2) {
+      const float2 scaled = mul_rn_x2({(*this)[i], (*this)[i + 1]}, {factor, factor});
+      (*this)[i] = scaled.x;
+      (*this)[i + 1] = scaled.y;
+    }
+  }
+
+  __device__ inline void store(TensorMemory row) {
+#pragma unroll
+    for (int column = 0; column < kColumns; column += kLoadColumns)
+      tcgen05_st(row + column, values[column / kLoadColumns]);
+  }
+};
+
+// Calls visit(column, piece) with all columns of this thread's row, times a factor; zeros if nothing was
+// accumulated.
+template <class Piece, class Accumulator, class Visit>
+__device__ inline void for_each_piece(Accumulator row, float factor, bool empty, Visit visit) {
+#pragma unroll 1
+  for (int column = 0; column < Piece::kRowColumns; column += Piece::kColumns) {
+    Piece piece;
+    if (empty) {
+      piece.clear();
+    } else {
+      piece.load(row + column);
+      piece.scale(factor);
+    }
+    visit(column, piece);
+  }
 }
 
 // The rounded row to its place in a swizzled tile. All lanes load, as tensor memory wants; those with a row
@@ -22,36 +68,37 @@ __device__ inline void load_row(float (&values)[kRowChunk], TensorMemory row, fl
 template <class Tile, class Accumulator>
 __device__ inline void stage_row(Tile tile, Accumulator memory, u32 row, float factor, bool empty,
                                  bool store = true) {
-#pragma unroll 1
-  for (int column = 0; column < Accumulator::kColumns; column += kRowChunk) {
-    float values[kRowChunk];
-    load_row(values, memory + column, factor, empty);
-    if (!store) continue;
-    u32 packed[kRowChunk / 2];
+  using Piece = RowPiece<Accumulator::kColumns, true>;
+  for_each_piece<Piece>(memory, factor, empty, [&](int first, Piece& piece) {
+    if (!store) return;
 #pragma unroll
-    for (int i = 0; i < kRowChunk / 2; ++i) packed[i] = cvt_rn_x2(values[2 * i], values[2 * i + 1]);
-    const u32 box = tile.address + column / Tile::kBoxDim * Tile::kBoxBytes;
-    const u32 chunk = column % Tile::kBoxDim / 8;
-    st_shared_v4(box + swizzled_offset(row, chunk), packed[0], packed[1], packed[2], packed[3]);
-    st_shared_v4(box + swizzled_offset(row, chunk + 1), packed[4], packed[5], packed[6], packed[7]);
-  }
+    for (int i = 0; i < Piece::kColumns; i += 8) {
+      const int column = first + i;
+      st_shared_v4(tile.address + column / Tile::kBoxDim * Tile::kBoxBytes +
+                       swizzled_offset(row, column % Tile::kBoxDim / 8),
+                   cvt_rn_x2(piece[i], piece[i + 1]), cvt_rn_x2(piece[i + 2], piece[i + 3]),
+                   cvt_rn_x2(piece[i + 4], piece[i + 5]), cvt_rn_x2(piece[i + 6], piece[i + 7]));
+    }
+  });
 }
 
 // The row in fp32 to global memory.
 template <class Accumulator>
 __device__ inline void store_row(float* destination, Accumulator memory, float factor, bool empty,
                                  bool store) {
-#pragma unroll 1
-  for (int column = 0; column < config::kPaddedDim; column += kRowChunk) {
-    float values[kRowChunk];
-    load_row(values, memory + column, factor, empty);
-    if (store) {
+  using Piece = RowPiece<config::kPaddedDim>;
+  for_each_piece<Piece>(memory, factor, empty, [&](int first, Piece& piece) {
+    if (!store) return;
 #pragma unroll
-      for (int i = 0; i < kRowChunk; i += 4)
-        *reinterpret_cast<float4*>(destination + column + i) =
-            make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]);
-    }
-  }
+    for (int i = 0; i < Piece::kColumns; i += 4)
+      *reinterpret_cast<float4*>(destination + first + i) =
+          make_float4(piece[i], piece[i + 1], piece[i + 2], piece[i + 3]);
+  });
+}
+
+// Which of 32 columns from `first` on a row sees: a bit each.
+__device__ inline u32 seen_bits(Interval seen, int first) {
+  return bmsk_clamp(0, max(seen.end - first, 0)) & ~bmsk_clamp(0, max(seen.begin - first, 0));
 }
 
 }  // namespace jfa::kernel

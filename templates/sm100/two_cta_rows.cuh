@@ -100,19 +100,17 @@ __device__ inline u16* row_of(void* tensor, i64 row, i64 row_stride, i64 head, i
 template <class Accumulator>
 __device__ inline void store_rounded_row(u16* destination, Accumulator memory, float factor, bool empty,
                                          bool live, bool store, int head_dim) {
-#pragma unroll 1
-  for (int column = 0; column < config::kPaddedDim; column += kRowChunk) {
-    float values[kRowChunk];
-    load_row(values, memory + column, factor, empty);
+  using Piece = RowPiece<config::kPaddedDim, true>;
+  for_each_piece<Piece>(memory, factor, empty, [&](int first, Piece& piece) {
 #pragma unroll
-    for (int i = 0; i < kRowChunk; i += 8) {
-      if (!store || column + i >= head_dim) continue;
+    for (int i = 0; i < Piece::kColumns; i += 8) {
+      if (!store || first + i >= head_dim) continue;
       const uint4 rounded =
-          make_uint4(cvt_rn_x2(values[i], values[i + 1]), cvt_rn_x2(values[i + 2], values[i + 3]),
-                     cvt_rn_x2(values[i + 4], values[i + 5]), cvt_rn_x2(values[i + 6], values[i + 7]));
-      *reinterpret_cast<uint4*>(destination + column + i) = live ? rounded : make_uint4(0, 0, 0, 0);
+          make_uint4(cvt_rn_x2(piece[i], piece[i + 1]), cvt_rn_x2(piece[i + 2], piece[i + 3]),
+                     cvt_rn_x2(piece[i + 4], piece[i + 5]), cvt_rn_x2(piece[i + 6], piece[i + 7]));
+      *reinterpret_cast<uint4*>(destination + first + i) = live ? rounded : make_uint4(0, 0, 0, 0);
     }
-  }
+  });
 }
 
 template <class Work>
