@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -14,6 +15,7 @@
 #include "runtime/fork_guard.h"
 #include "runtime/log.h"
 #include "runtime/ranges.h"
+#include "runtime/tuned.h"
 
 namespace jfa {
 namespace {
@@ -121,6 +123,11 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
   if (log_wants(LogLevel::kInfo))
     log(LogLevel::kInfo, log_record({"device", impl->name, impl->gpu_name, impl->target_name,
                                      fmt::format("{}", impl->sm_count)}));
+  const char* database = std::getenv("JFA_TUNING_DB");
+  if (database && *database) {
+    if (Status status = use_tuning_database(*impl, database); !status.ok())
+      log(LogLevel::kWarning, "JFA_TUNING_DB is left out: " + status.message());
+  }
   return impl;
 }
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "tools/command_line.h"
-#include "tools/conformance/child_process.h"
+#include "tools/child_process.h"
 #include "tools/conformance/doubts.h"
 #include "tools/conformance/item.h"
 #include "tools/conformance/supervisor.h"

@@ -1,35 +1,15 @@
 #include "tools/precompile_bundle.h"
 
-#include <charconv>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "cache/bundle.h"
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
+#include "tools/shard.h"
 
 namespace jfa::tools {
-namespace {
-
-struct Shard {
-  std::uint32_t index = 0;
-  std::uint32_t count = 0;
-};
-
-std::optional<Shard> parse_shard(const std::string& text) {
-  Shard shard;
-  const char* const end = text.data() + text.size();
-  const auto index = std::from_chars(text.data(), end, shard.index);
-  if (index.ec != std::errc() || index.ptr == end || *index.ptr != '/') return std::nullopt;
-  const auto count = std::from_chars(index.ptr + 1, end, shard.count);
-  if (count.ec != std::errc() || count.ptr != end || shard.index >= shard.count) return std::nullopt;
-  return shard;
-}
-
-}  // namespace
-
 Result<std::vector<KernelSpec>> shard_of(const std::vector<KernelSpec>& specs, const std::string& text,
                                          bool line_info) {
   const auto shard = parse_shard(text);

@@ -1,0 +1,87 @@
+#include "runtime/tuned.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "runtime/log.h"
+#include "tuning/database.h"
+
+namespace jfa {
+namespace {
+
+// What the query asks for, as a tuning.
+Tuning wanted(Device::Impl& device, const KernelQuery& query) {
+  if (query.tuning) return relevant(*query.tuning, query.spec);
+  const TunedClasses* tuned = device.tuned.load(std::memory_order_acquire);
+  if (!tuned) return relevant(device.tuning, query.spec);
+  Tuning tuning = tuned->choose({query.spec, query.size}).tuning;
+  std::lock_guard lock(device.kernels.mutex());
+  return device.absent_tunings.contains({query.spec, tuning}) ? Tuning() : tuning;
+}
+
+// Of the database. What is not to be had is not asked for again: a compiler that fails takes its time.
+Status load_tuned(Device::Impl& device, const KernelSpec& spec, const Tuning& tuning) {
+  const Status status = load_kernels(device, spec, tuning).status();
+  if (status.ok() || tuning.empty()) return status;
+  {
+    std::lock_guard lock(device.kernels.mutex());
+    if (!device.absent_tunings.insert({spec, tuning}).second) return {};
+  }
+  log(LogLevel::kWarning, fmt::format("{}: the tuning {} of the database is left out for the defaults: {}",
+                                      name(spec), to_string(tuning), status.message()));
+  return {};
+}
+
+}  // namespace
+
+const LoadedKernels* route_to_loaded(Device::Impl& device, const KernelQuery& query) {
+  const Result<KernelPlan> plan = jfa::plan(query.spec, wanted(device, query));
+  if (!plan) return nullptr;
+  std::lock_guard lock(device.kernels.mutex());
+  const LoadedKernels* kernels = device.kernels.loaded(query.spec, plan->tuning);
+  return kernels ? device.kernels.route(query, kernels) : nullptr;
+}
+
+Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelQuery& query) {
+  if (!query.tuning && device.tuned.load(std::memory_order_acquire)) {
+    if (Status status = resolve_all(device, query.spec, nullptr); !status.ok()) return status;
+  }
+  const Result<const LoadedKernels*> kernels = load_kernels(device, query.spec, wanted(device, query));
+  if (!kernels) return kernels;
+  std::lock_guard lock(device.kernels.mutex());
+  return device.kernels.route(query, *kernels);
+}
+
+Status resolve_all(Device::Impl& device, const KernelSpec& spec, const Tuning* tuning) {
+  const TunedClasses* tuned = device.tuned.load(std::memory_order_acquire);
+  if (tuning || !tuned) return resolve(device, {spec, {}, tuning}).status();
+  for (const Tuning& winner : tuned->tunings(spec)) {
+    if (Status status = load_tuned(device, spec, winner); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status use_tuning_database(Device::Impl& device, const std::string& path) {
+  const auto files = posix_file_system();
+  const Result<ReadDatabase> database = read_database(*files, path);
+  if (!database) return database.status();
+  for (const std::string& complaint : database->complaints)
+    log(LogLevel::kWarning, "tuning database: left out: " + complaint);
+  // Never deleted: calls read it without a lock. A process has few databases.
+  const auto* tuned = new TunedClasses(database->records, {device.gpu_name, device.sm_count}, device.target);
+  std::lock_guard lock(device.kernels.mutex());
+  if (!device.kernels.empty())
+    return Status::invalid_argument(fmt::format(
+        "tuning database {}: device '{}' has loaded kernels already; give it before the first call", path,
+        device.name));
+  device.tuned.store(tuned, std::memory_order_release);
+  return {};
+}
+
+TunedChoice explain_tuning(const Device::Impl& device, const ProblemClass& problem) {
+  if (const TunedClasses* tuned = device.tuned.load(std::memory_order_acquire)) return tuned->choose(problem);
+  return {{}, {}, "no tuning database is in use: the defaults"};
+}
+
+}  // namespace jfa
