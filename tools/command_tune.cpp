@@ -54,10 +54,11 @@ int run_sweep(TuneOptions options) {
     options.sweep.sabotage_tuning = options.sabotage.substr(0, colon);
     options.sweep.sabotage = options.sabotage.substr(colon + 1);
   }
-  for (const auto& [name, value] :
-       {std::pair{"--shapes", &options.sweep.shapes_file}, {"--database", &options.sweep.database}})
-    if (value->empty())
-      return fail(kTuneCommandName, Status::invalid_argument(std::string(name) + " is missing"));
+  const auto missing = [](const char* name) {
+    return fail(kTuneCommandName, Status::invalid_argument(std::string(name) + " is missing"));
+  };
+  if (options.sweep.shapes_file.empty()) return missing("--shapes");
+  if (options.sweep.database.empty() && !options.sweep.list) return missing("--database");
   const Result<bool> complete = TuneSweep(options.sweep).run();
   if (!complete) return fail(kTuneCommandName, complete.status());
   return *complete ? kSuccess : kNegative;
@@ -98,6 +99,7 @@ void add_sweep_options(CLI::App& command, TuneOptions& options) {
   command.add_option("--shard", sweep.shard, "only part I of N of the classes; databases merge by copying")
       ->type_name("I/N");
   command.add_flag("--resume", sweep.resume, "go on with what the database has of the same sweep");
+  command.add_flag("--list", sweep.list, "say which classes and candidates there are, and try none");
   whole<std::size_t>(command.add_option("--rounds", sweep.rounds, "in which every candidate is timed once"),
                      std::size_t{3}, std::size_t{1000})
       ->type_name("N")

@@ -462,9 +462,25 @@ void TuneSweep::measure_all() {
   }
 }
 
+void TuneSweep::print_list() const {
+  std::set<std::pair<KernelSpec, Tuning>> kernels;
+  for (const Class& of_class : classes_) {
+    tell(fmt::format("{} ({})\n", name(of_class.record.problem), fmt::join(of_class.shapes, ", ")));
+    for (const Trial& trial : of_class.record.trials) {
+      tell("  " + words(trial.tuning) + "\n");
+      kernels.emplace(of_class.record.problem.spec, trial.tuning);
+    }
+  }
+  tell(fmt::format("{} classes, {} kernels\n", classes_.size(), kernels.size()));
+}
+
 Result<bool> TuneSweep::run() {
   if (Status status = describe_device(); !status.ok()) return status;
   if (Status status = collect_classes(); !status.ok()) return status;
+  if (options_.list) {
+    print_list();
+    return true;
+  }
   if (facts_.simulated)
     jfa::tools::note(kTuneCommand,
                      fmt::format("{} is simulated: candidates are checked, but it cannot rank them, so the "

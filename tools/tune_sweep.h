@@ -27,6 +27,7 @@ struct SweepOptions {
   unsigned jobs = 0;     // compilations at once; 0: one a core
   std::string shard;     // "i/n"
   bool resume = false;
+  bool list = false;  // say what would be tried, and try nothing
   std::size_t rounds = 15;
   double timeout_s = 0;     // of one step of a candidate; 0: by the device
   bool try_timing = false;  // also on a simulated device, without a winner
@@ -69,6 +70,7 @@ class TuneSweep {
   /// Runs the job's items in a worker, and again without those that it was lost over. lost: told as an event.
   void supervise(TuneJob job, double timeout_s, const OnEvent& on_event) const;
   double left_s() const;
+  void print_list() const;
 
   SweepOptions options_;
   Clock::time_point begin_;

@@ -20,7 +20,7 @@ constexpr std::uint64_t kPieceBytes = 64ull << 10;
 constexpr std::uint64_t kPieces = kWholeBytes / kPieceBytes;
 constexpr std::size_t kPieceElements = kPieceBytes / 2;
 // Two results that are both right differ by a few roundings to 16 bits of the weights and of the result.
-constexpr double kRoundings = 8;
+constexpr double kRoundings = 4;
 
 std::uint64_t tensor_bytes(const Tensor& tensor) {
   return 2 * static_cast<std::uint64_t>(tensor.rows * tensor.heads * tensor.head_dim);

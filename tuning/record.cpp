@@ -203,6 +203,7 @@ std::string name(const TuningRecord& record) {
       device += '-';
     }
   }
+  if (device.ends_with('-')) device.pop_back();
   return fmt::format("{}-{}.{}", device, record.device.multiprocessors, name(record.problem));
 }
 
