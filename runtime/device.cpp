@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -123,11 +122,7 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
   if (log_wants(LogLevel::kInfo))
     log(LogLevel::kInfo, log_record({"device", impl->name, impl->gpu_name, impl->target_name,
                                      fmt::format("{}", impl->sm_count)}));
-  const char* database = std::getenv("JFA_TUNING_DB");
-  if (database && *database) {
-    if (Status status = use_tuning_database(*impl, database); !status.ok())
-      log(LogLevel::kWarning, "JFA_TUNING_DB is left out: " + status.message());
-  }
+  use_environment_tuning(*impl);
   return impl;
 }
 

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
 #include <memory>
 
+#include "cache/options.h"
 #include "runtime/log.h"
+#include "tuning/bundled.h"
 #include "tuning/database.h"
 
 namespace jfa {
@@ -30,6 +35,18 @@ Status load_tuned(Device::Impl& device, const KernelSpec& spec, const Tuning& tu
   }
   log(LogLevel::kWarning, fmt::format("{}: the tuning {} of the database is left out for the defaults: {}",
                                       name(spec), to_string(tuning), status.message()));
+  return {};
+}
+
+Status use_records(Device::Impl& device, const std::vector<TuningRecord>& records, const std::string& from) {
+  // Never deleted: calls read it without a lock. A process has few databases.
+  const auto* tuned = new TunedClasses(records, tuned_device(device), device.target);
+  std::lock_guard lock(device.kernels.mutex());
+  if (!device.kernels.empty())
+    return Status::invalid_argument(fmt::format(
+        "tuning database {}: device '{}' has loaded kernels already; give it before the first call", from,
+        device.name));
+  device.tuned.store(tuned, std::memory_order_release);
   return {};
 }
 
@@ -62,21 +79,41 @@ Status resolve_all(Device::Impl& device, const KernelSpec& spec, const Tuning* t
   return {};
 }
 
+TunedDevice tuned_device(const Device::Impl& device) {
+  // Behind it are options of the simulation.
+  const std::size_t options =
+      device.name.starts_with("sim:") ? device.gpu_name.find(" (") : std::string::npos;
+  return {device.gpu_name.substr(0, options), device.sm_count};
+}
+
 Status use_tuning_database(Device::Impl& device, const std::string& path) {
-  const auto files = posix_file_system();
-  const Result<ReadDatabase> database = read_database(*files, path);
+  const Result<ReadDatabase> database = read_database(*posix_file_system(), path);
   if (!database) return database.status();
   for (const std::string& complaint : database->complaints)
     log(LogLevel::kWarning, "tuning database: left out: " + complaint);
-  // Never deleted: calls read it without a lock. A process has few databases.
-  const auto* tuned = new TunedClasses(database->records, {device.gpu_name, device.sm_count}, device.target);
-  std::lock_guard lock(device.kernels.mutex());
-  if (!device.kernels.empty())
-    return Status::invalid_argument(fmt::format(
-        "tuning database {}: device '{}' has loaded kernels already; give it before the first call", path,
-        device.name));
-  device.tuned.store(tuned, std::memory_order_release);
-  return {};
+  return use_records(device, database->records, path);
+}
+
+void use_environment_tuning(Device::Impl& device) {
+  if (const char* path = std::getenv("JFA_TUNING_DB"); path && *path) {
+    if (Status status = use_tuning_database(device, path); !status.ok())
+      log(LogLevel::kWarning, "JFA_TUNING_DB is left out: " + status.message());
+    return;
+  }
+  const Result<CacheOptions> options = cache_options_from_environment();
+  if (!options) return;  // the first kernel's error
+  std::vector<TuningRecord> records;
+  for (const std::string& path : options->bundles) {
+    const auto bundle = Bundle::open(posix_file_system(), path);
+    if (!bundle) continue;  // the cache warns of it
+    Result<std::vector<TuningRecord>> some = bundled_records(**bundle);
+    if (!some) {
+      log(LogLevel::kWarning, path + ": its tuning database is left out: " + some.status().message());
+      continue;
+    }
+    std::ranges::move(*some, std::back_inserter(records));
+  }
+  if (!records.empty()) (void)use_records(device, records, "of the bundles");  // no kernel is loaded yet
 }
 
 TunedChoice explain_tuning(const Device::Impl& device, const ProblemClass& problem) {

@@ -19,6 +19,13 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelQuery& qu
 /// The same for a configuration, whose sizes are not known.
 Status resolve_all(Device::Impl& device, const KernelSpec& spec, const Tuning* tuning);
 
+/// What the device's records are filed under; of a simulated one its generation.
+TunedDevice tuned_device(const Device::Impl& device);
+
+/// The database that the environment names: JFA_TUNING_DB, or else those of the bundles in JFA_BUNDLES. What
+/// cannot be used is left out with a warning.
+void use_environment_tuning(Device::Impl& device);
+
 /// Reads a database, a file or a directory, for this device. What cannot be read is a warning.
 /// kUnavailable: there is no such thing. kInvalidArgument: a kernel is loaded already.
 Status use_tuning_database(Device::Impl& device, const std::string& path);

@@ -17,6 +17,7 @@
 #include "jfa/version.h"
 #include "runtime/device.h"
 #include "runtime/nvrtc.h"
+#include "runtime/tuned.h"
 #include "tools/child_process.h"
 #include "tools/command_line.h"
 #include "tools/input_file.h"
@@ -34,6 +35,7 @@ constexpr double kEver = 1e9;
 constexpr double kCompileTimeout_s = 300;
 constexpr double kGpuTimeout_s = 60;
 constexpr double kSimulatorTimeout_s = 900;
+constexpr std::size_t kLeastRounds = 3;
 constexpr double kCheckShare = 0.65;  // of a class's time; the rest is for rounds
 constexpr std::chrono::seconds kWriteInterval{1};
 
@@ -129,7 +131,7 @@ Status TuneSweep::describe_device() {
     Result<Device> device = Device::open(name);
     if (!device) return device.status();
     const Device::Impl& impl = device->impl();
-    const TunedDevice kind{impl.gpu_name, impl.sm_count};
+    const TunedDevice kind = tuned_device(impl);
     if (name != options_.devices.front() && kind != facts_.device)
       return Status::invalid_argument(
           fmt::format("--device: '{}' is {} with {} multiprocessors, '{}' is {} with {}: a sweep is of one "
@@ -417,7 +419,6 @@ void TuneSweep::measure(const std::string& device, Class& of_class, double share
   job.shapes_file = options_.shapes_file;
   job.shapes = of_class.shapes;
   job.rank = rank_;
-  job.rounds = options_.rounds + 1;
   job.check_s = kCheckShare * share_s;
   job.total_s = share_s;
   job.sabotage_tuning = options_.sabotage_tuning;
@@ -429,6 +430,8 @@ void TuneSweep::measure(const std::string& device, Class& of_class, double share
       job.items.push_back({i, trials[i].tuning, {}, checked});
     for (const auto& times : trials[i].times_ms) job.first_round = std::max(job.first_round, times.size());
   }
+  // An earlier run's rounds count; one more is cold.
+  job.rounds = 1 + std::max(kLeastRounds, options_.rounds - std::min(options_.rounds, job.first_round));
   const double timeout_s = options_.timeout_s > 0 ? options_.timeout_s
                            : facts_.simulated     ? kSimulatorTimeout_s
                                                   : kGpuTimeout_s;

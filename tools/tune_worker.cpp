@@ -18,6 +18,9 @@ namespace jfa::tools {
 namespace {
 
 using Event = TuneEvent;
+// After the one that does not count; fewer tell nothing.
+constexpr std::size_t kLeastCounted = 2;
+
 using Clock = std::chrono::steady_clock;
 
 void tell_event(const Event& event) {
@@ -68,7 +71,7 @@ class Measurement {
       if (!check(item)) return {};
     if (!job_.rank) return {};
     for (std::size_t round = 0; round < job_.rounds; ++round) {
-      if (elapsed_s() >= job_.total_s && round > 0) break;
+      if (elapsed_s() >= job_.total_s && round > kLeastCounted) break;
       if (!time_round(round)) return {};
       if (round > 0) stop_losers(round);
     }
