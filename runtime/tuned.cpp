@@ -15,27 +15,28 @@
 namespace jfa {
 namespace {
 
+// What is not to be had is not asked for again: a compiler that fails takes its time.
+void leave_out(Device::Impl& device, const KernelSpec& spec, const Tuning& tuning, const Status& why) {
+  {
+    std::lock_guard lock(device.kernels.mutex());
+    device.absent_tunings.insert({spec, tuning});
+  }
+  log(LogLevel::kWarning, fmt::format("{}: the tuning {} of the database is left out for the defaults: {}",
+                                      name(spec), to_string(tuning), why.message()));
+}
+
+bool is_left_out(Device::Impl& device, const KernelSpec& spec, const Tuning& tuning) {
+  std::lock_guard lock(device.kernels.mutex());
+  return device.absent_tunings.contains({spec, tuning});
+}
+
 // What the query asks for, as a tuning.
 Tuning wanted(Device::Impl& device, const KernelQuery& query) {
   if (query.tuning) return relevant(*query.tuning, query.spec);
   const TunedClasses* tuned = device.tuned.load(std::memory_order_acquire);
   if (!tuned) return relevant(device.tuning, query.spec);
   Tuning tuning = tuned->choose({query.spec, query.size}).tuning;
-  std::lock_guard lock(device.kernels.mutex());
-  return device.absent_tunings.contains({query.spec, tuning}) ? Tuning() : tuning;
-}
-
-// Of the database. What is not to be had is not asked for again: a compiler that fails takes its time.
-Status load_tuned(Device::Impl& device, const KernelSpec& spec, const Tuning& tuning) {
-  const Status status = load_kernels(device, spec, tuning).status();
-  if (status.ok() || tuning.empty()) return status;
-  {
-    std::lock_guard lock(device.kernels.mutex());
-    if (!device.absent_tunings.insert({spec, tuning}).second) return {};
-  }
-  log(LogLevel::kWarning, fmt::format("{}: the tuning {} of the database is left out for the defaults: {}",
-                                      name(spec), to_string(tuning), status.message()));
-  return {};
+  return is_left_out(device, query.spec, tuning) ? Tuning() : tuning;
 }
 
 Status use_records(Device::Impl& device, const std::vector<TuningRecord>& records, const std::string& from) {
@@ -73,10 +74,21 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelQuery& qu
 Status resolve_all(Device::Impl& device, const KernelSpec& spec, const Tuning* tuning) {
   const TunedClasses* tuned = device.tuned.load(std::memory_order_acquire);
   if (tuning || !tuned) return resolve(device, {spec, {}, tuning}).status();
+  // Where nothing is compiled, a bundle may have winners alone: the defaults are missed by who needs them.
+  Status usual;
+  bool any = false;
   for (const Tuning& winner : tuned->tunings(spec)) {
-    if (Status status = load_tuned(device, spec, winner); !status.ok()) return status;
+    if (is_left_out(device, spec, winner)) continue;
+    const Status status = load_kernels(device, spec, winner).status();
+    any = any || status.ok();
+    if (status.ok()) continue;
+    if (winner.empty()) {
+      usual = status;
+    } else {
+      leave_out(device, spec, winner, status);
+    }
   }
-  return {};
+  return any ? Status() : usual;
 }
 
 TunedDevice tuned_device(const Device::Impl& device) {
