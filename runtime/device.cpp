@@ -205,6 +205,8 @@ const std::string& Device::name() const { return impl_->name; }
 const std::string& Device::target() const { return impl_->target_name; }
 bool Device::simulated() const { return impl_->name.starts_with(kSimulatedPrefix); }
 
+Status Device::use_tuning_database(const std::string& path) { return jfa::use_tuning_database(*impl_, path); }
+
 Result<std::uint64_t> Device::allocate(std::uint64_t bytes) {
   CUdeviceptr address = 0;
   Status status = impl_->with_context(fmt::format("allocating {} bytes", bytes), [&] {

@@ -14,6 +14,7 @@
 #include "tools/sweep.h"
 #include "tools/tune_job.h"
 #include "tools/tune_sweep.h"
+#include "tools/tune_trial.h"
 
 namespace jfa::tools {
 namespace {
@@ -50,9 +51,12 @@ int run_sweep(TuneOptions options) {
     if (!budget_s) return fail(kTuneCommandName, budget_s.status());
     options.sweep.budget_s = *budget_s;
   }
+  // For tests of the sweep itself: what one candidate does wrong.
   if (const std::size_t colon = options.sabotage.rfind(':'); colon != options.sabotage.npos) {
     options.sweep.sabotage_tuning = options.sabotage.substr(0, colon);
     options.sweep.sabotage = options.sabotage.substr(colon + 1);
+    if (const auto known = parse_sabotage(options.sweep.sabotage); !known)
+      return fail(kTuneCommandName, known.status());
   }
   const auto missing = [](const char* name) {
     return fail(kTuneCommandName, Status::invalid_argument(std::string(name) + " is missing"));
@@ -111,7 +115,7 @@ void add_sweep_options(CLI::App& command, TuneOptions& options) {
       ->type_name("S");
   command.add_flag("--try-timing", sweep.try_timing,
                    "on a simulated device: take times as on a GPU, for a trial; nobody wins");
-  command.add_option("--sabotage", options.sabotage, "TUNING:crash|hang|wrong|stale")->group("");
+  command.add_option("--sabotage", options.sabotage, "TUNING:crash|hang|wrong|stale|slow-compile")->group("");
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ Result<TuneProbe> TuneProbe::make(Device& device, const BenchShape& shape, Pass 
   probe.call_.tuning = &defaults;
   Status status = forward(probe.device_, probe.call_, probe.output_, probe.lse_);
   if (status.ok()) status = probe.device_.synchronize();
+  probe.call_.tuning = nullptr;
   if (!status.ok()) return status;
   return probe;
 }

@@ -302,6 +302,8 @@ void TuneSweep::compile_all() {
   for (auto& [kernel, trials] : kernels) {
     TuneJob& job = jobs[trials_of.size() % jobs.size()];
     job.kind = TuneJob::Kind::kCompile;
+    job.sabotage_tuning = options_.sabotage_tuning;
+    job.sabotage = options_.sabotage;
     job.items.push_back({trials_of.size(), kernel.second, kernel.first, false});
     trials_of.push_back(trials);
   }
@@ -312,15 +314,16 @@ void TuneSweep::compile_all() {
   std::vector<std::jthread> threads;
   for (const TuneJob& job : jobs) {
     threads.emplace_back([&, this] {
-      supervise(job, kCompileTimeout_s, [&](const TuneEvent& event) {
-        if (event.kind != TuneEvent::Kind::kCompiled) return;
-        ++done;
-        if (event.reason.empty()) return;
-        for (Trial* trial : trials_of[event.item]) {
-          trial->outcome = Trial::Outcome::kFailed;
-          trial->reason = "compilation: " + event.reason;
-        }
-      });
+      supervise(job, options_.timeout_s > 0 ? options_.timeout_s : kCompileTimeout_s,
+                [&](const TuneEvent& event) {
+                  if (event.kind != TuneEvent::Kind::kCompiled) return;
+                  ++done;
+                  if (event.reason.empty()) return;
+                  for (Trial* trial : trials_of[event.item]) {
+                    trial->outcome = Trial::Outcome::kFailed;
+                    trial->reason = "compilation: " + event.reason;
+                  }
+                });
     });
   }
 }

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <utility>
 
+#include "generator/foreign_text.h"
 #include "tools/float16.h"
 
 namespace jfa::tools {
@@ -28,7 +29,7 @@ std::uint64_t tensor_bytes(const Tensor& tensor) {
 
 constexpr std::pair<std::string_view, Sabotage> kSabotages[] = {
     {"none", Sabotage::kNone},   {"crash", Sabotage::kCrash}, {"hang", Sabotage::kHang},
-    {"wrong", Sabotage::kWrong}, {"stale", Sabotage::kStale},
+    {"wrong", Sabotage::kWrong}, {"stale", Sabotage::kStale}, {"slow-compile", Sabotage::kSlowCompile},
 };
 
 }  // namespace
@@ -36,7 +37,7 @@ constexpr std::pair<std::string_view, Sabotage> kSabotages[] = {
 Result<Sabotage> parse_sabotage(std::string_view text) {
   for (const auto& [name, sabotage] : kSabotages)
     if (name == text) return sabotage;
-  return Status::invalid_argument(fmt::format("sabotage '{}' is none", text));
+  return Status::invalid_argument(fmt::format("sabotage '{}' is none", shown(text)));
 }
 
 std::string difference(const std::vector<std::uint16_t>& usual, const std::vector<std::uint16_t>& own,

@@ -16,7 +16,7 @@
 namespace jfa::tools {
 
 /// For trials of the sweep itself: what one candidate is made to do wrong.
-enum class Sabotage { kNone, kCrash, kHang, kWrong, kStale };
+enum class Sabotage { kNone, kCrash, kHang, kWrong, kStale, kSlowCompile };
 Result<Sabotage> parse_sabotage(std::string_view text);
 
 class TuneTrials {

@@ -1,5 +1,6 @@
 // A sweep's worker: compiles kernels, or checks and times the candidates of one class.
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -28,9 +29,15 @@ void tell_event(const Event& event) {
   std::fflush(stdout);
 }
 
+Result<Sabotage> sabotage_of(const TuneJob& job, const TuneJob::Item& item) {
+  const bool meant = !job.sabotage.empty() && job.sabotage_tuning == to_string(item.tuning);
+  return parse_sabotage(meant ? job.sabotage : "none");
+}
+
 Status compile_all(const TuneJob& job) {
   for (const TuneJob::Item& item : job.items) {
     tell_event({.kind = Event::Kind::kBegin, .item = item.index});
+    while (sabotage_of(job, item).value() == Sabotage::kSlowCompile) pause();
     const auto spec = spec_named(item.spec);
     if (!spec) return Status::invalid_argument("no specialisation is named " + item.spec);
     const Result<KernelSource> source = source_of(*spec, item.tuning, job.line_info);
@@ -93,10 +100,7 @@ class Measurement {
     if (!defaults && !item.checked && elapsed_s() >= job_.check_s) return true;
     if (!item.checked || defaults) {
       tell_event({.kind = Event::Kind::kBegin, .item = item.index});
-      const bool sabotaged = !job_.sabotage.empty() && job_.sabotage_tuning == to_string(item.tuning);
-      const Result<Sabotage> sabotage = parse_sabotage(sabotaged ? job_.sabotage : "none");
-      if (!sabotage) return false;
-      const Result<bool> same = trials_->check(item.tuning, *sabotage);
+      const Result<bool> same = trials_->check(item.tuning, sabotage_of(job_, item).value());
       const bool refused = !same && same.status().kind() == ErrorKind::kUnavailable;
       Event event{.kind = Event::Kind::kChecked,
                   .item = item.index,

@@ -112,6 +112,12 @@ class Device {
   const std::string& target() const;  ///< that its kernels are built for: "sm_100f", "compute_100f"
   bool simulated() const;
 
+  /// Has calls without a tuning take the one that a database (docs/tuning.md), a directory or an exported
+  /// file, has for calls of nearly their size: batch, totals and heads, nothing that is on the device. What
+  /// is damaged in it is left out with a warning. In place of the environment's JFA_TUNING_DB. kUnavailable:
+  /// it cannot be read. kInvalidArgument: the device has loaded kernels already.
+  Status use_tuning_database(const std::string& path);
+
   /// 256-byte aligned device memory.
   Result<std::uint64_t> allocate(std::uint64_t bytes);
   Status free(std::uint64_t address);
