@@ -21,6 +21,7 @@ struct Options {
   std::vector<std::string> configurations = jfa::test::recorded_configurations();
   std::string device = "sim:sm_100a";
   std::optional<std::string> json;
+  std::string entry;
   std::size_t sample = 0;
   int random_seeds = 2;
   int jobs = 1;
@@ -31,6 +32,7 @@ jfa::sim::CampaignResult run(const Options& options, const std::string& name,
   jfa::sim::CampaignOptions campaign;
   campaign.sample = options.sample;
   campaign.jobs = options.jobs;
+  campaign.entry = options.entry;
   campaign.schedules = jfa::sim::usual_schedules(options.random_seeds);
   campaign.progress = [&](std::size_t done, std::size_t total) {
     if (done % 20 == 0 || done == total) jfa::tools::say(fmt::format("\r{}: {} of {}  ", name, done, total));
@@ -51,9 +53,9 @@ int run(const Options& options) {
     jfa::tools::tell(fmt::format("## {}, {}\n\nSchedules:", name, recorded.target));
     for (const auto& schedule : result.schedules)
       jfa::tools::tell(fmt::format(" {};", jfa::sim::describe(schedule)));
-    const std::string survivors = jfa::sim::survivors(result, recorded.source);
+    const std::string survivors = jfa::sim::survivors(result, recorded.source.text);
     jfa::tools::tell(fmt::format("\n\n{}\nSurvivors:\n{}\nNot reached:\n{}\n", jfa::sim::kill_table(result),
-                                 survivors, jfa::sim::unreached(result, recorded.source)));
+                                 survivors, jfa::sim::unreached(result, recorded.source.text)));
     std::fflush(stdout);
     survived |= !survivors.empty();
     json[name] = jfa::sim::to_json(result);
@@ -70,6 +72,7 @@ int main(int argc, char** argv) {
   app.add_option("configurations", options.configurations, "all by default")
       ->check(CLI::IsMember(jfa::test::recorded_configurations()));
   app.add_option("--device", options.device, "a simulated device")->capture_default_str();
+  app.add_option("--entry", options.entry, "mutants of this one only, such as jfa_delta");
   app.add_option("--sample", options.sample, "mutants of each operation and change; 0: all")
       ->capture_default_str();
   app.add_option("--random", options.random_seeds, "random schedules beside eager and lazy")

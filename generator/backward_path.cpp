@@ -2,16 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "generator/workspace.h"
 
 namespace jfa {
 namespace {
 
-// With a shared query its prepare entry is broadcast's.
 const TwoCtaPlan* usable_two_cta(const KernelPlan& plan, bool has_clusters) {
-  const auto* backward = std::get_if<BackwardPlan>(&plan.entries);
-  if (!has_clusters || backward == nullptr || !backward->two_cta) return nullptr;
-  return plan.spec.broadcast_q && !backward->broadcast ? nullptr : &*backward->two_cta;
+  const std::optional<TwoCtaPlan>& two_cta = plan.backward().two_cta;
+  return has_clusters && two_cta ? &*two_cta : nullptr;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ Result<BackwardPath> backward_path(const KernelPlan& plan, std::int64_t query_ro
         static_cast<int>(TwoCta::kOn), plan.spec.groups, query_rows, slot, packed, two_cta->query_rows));
   }
   if (backward.broadcast && packed <= backward.broadcast->query_tile) return BackwardPath::kOneCta;
-  return two_cta_fits ? BackwardPath::kTwoCta : BackwardPath::kByLength;
+  return two_cta_fits && packed > plan.query_tile ? BackwardPath::kTwoCta : BackwardPath::kByLength;
 }
 
 KeyRange two_cta_keys(const KernelPlan& plan, bool has_clusters) {

@@ -12,11 +12,12 @@ namespace jfa {
 enum class BackwardPath {
   kByLength,  // prepare, and then as their keys are many: short_keys, two_cta, keys and queries
   kOneCta,    // BackwardPlan::broadcast
-  kTwoCta,    // BackwardPlan::two_cta, with the prepare entry of broadcast
+  kTwoCta,    // BackwardPlan::two_cta
 };
 
-/// query_rows: of the query tensor. has_clusters: the device can place two_cta's clusters; if not, it is as
-/// if the plan had none. kUnsupported if two_cta is on for a shared query whose rows are too many.
+/// Of a backward's plan. query_rows: of the query tensor. has_clusters: the device can place two_cta's
+/// clusters; if not, it is as if the plan had none. kUnsupported if two_cta is on for a shared query whose
+/// rows are too many.
 Result<BackwardPath> backward_path(const KernelPlan& plan, std::int64_t query_rows, bool has_clusters);
 
 /// Sequences of so many keys, if they have queries, take two_cta on the path by length.

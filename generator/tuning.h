@@ -10,7 +10,7 @@
 
 namespace jfa {
 
-/// One knob of a target, as its plan file lists it.
+/// One knob of a target: one that all have (generator/plan/knobs.h) or one of its plan file.
 struct Knob {
   /// Which specialisations have it. kOwnQuery, kSharedQuery: backwards without and with broadcast_q.
   enum class Scope { kForward, kBackward, kOwnQuery, kSharedQuery };
@@ -39,7 +39,7 @@ class Choices {
 
   /// The value, given or usual. as_many_as_fit: for a knob whose default that is. Notes what was taken.
   int take(std::string_view name, int as_many_as_fit = 0);
-  /// All that were taken, in the order of the plan file.
+  /// All that were taken, in the order of the list.
   std::vector<ChosenKnob> chosen() const;
   /// The values among those given that differ from the defaults.
   Tuning unusual() const;

@@ -7,7 +7,6 @@
 #include <new>
 #include <string_view>
 
-#include "generator/foreign_text.h"
 #include "jfa/attention.h"
 #include "jfa/cache.h"
 #include "jfa/jfa.h"
@@ -15,6 +14,7 @@
 #include "jfa/version.h"
 #include "runtime/c_structure.h"
 #include "runtime/error_names.h"
+#include "text/foreign_text.h"
 
 struct jfa_device {
   jfa::Device device;

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "generator/dtype.h"
 #include "jfa/cache.h"
@@ -66,11 +67,37 @@ ProcessCache& the_process_cache() {
   return *process;
 }
 
+thread_local std::vector<CacheEvent>* held_events = nullptr;
+
+// What the cache tells its watcher on this thread while one lives, it is told at its end. Made before the
+// process's lock is taken, which the calls of a callback want, too.
+class HeldEvents {
+ public:
+  HeldEvents() { held_events = &events_; }
+  ~HeldEvents() {
+    held_events = nullptr;
+    for (const CacheEvent& event : events_) the_process_cache().on_event(event);
+  }
+  HeldEvents(const HeldEvents&) = delete;
+  HeldEvents& operator=(const HeldEvents&) = delete;
+
+ private:
+  std::vector<CacheEvent> events_;
+};
+
+void tell_watcher(const CacheEvent& event) {
+  if (held_events)
+    held_events->push_back(event);
+  else
+    the_process_cache().on_event(event);
+}
+
 }  // namespace
 
 Result<KernelCache*> process_cache() {
   ProcessCache& process = the_process_cache();
-  const HeldLog held;  // a callback may ask for kernels, or count them
+  const HeldLog held_log;  // a callback may ask for kernels, or count them
+  const HeldEvents held;
   std::lock_guard lock(process.mutex);
   if (!process.cache) {
     if (Status status = read_log_environment(); !status.ok()) return status;
@@ -83,7 +110,7 @@ Result<KernelCache*> process_cache() {
     } else if (const auto nvrtc = Nvrtc::instance()) {
       options->compiler = (*nvrtc)->identity();
     }
-    options->on_event = process.on_event;
+    if (process.on_event) options->on_event = tell_watcher;
     options->log = process_log();
     process.cache = new KernelCache(*std::move(options));
   }

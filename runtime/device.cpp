@@ -8,13 +8,13 @@
 #include <mutex>
 
 #include "cache/log_record.h"
-#include "generator/foreign_text.h"
 #include "runtime/call_stream.h"
 #include "runtime/environment_switch.h"
 #include "runtime/fork_guard.h"
 #include "runtime/log.h"
 #include "runtime/ranges.h"
 #include "runtime/tuned.h"
+#include "text/foreign_text.h"
 
 namespace jfa {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "generator/foreign_text.h"
+#include "text/foreign_text.h"
 
 namespace jfa {
 

@@ -7,9 +7,9 @@
 
 #include "cache/log_record.h"
 #include "generator/plan/family.h"
+#include "runtime/clusters.h"
 #include "runtime/compile.h"
 #include "runtime/device.h"
-#include "runtime/launcher.h"
 #include "runtime/log.h"
 #include "runtime/ranges.h"
 #include "runtime/watchers.h"
@@ -71,16 +71,6 @@ CUresult load_library(Device::Impl& device, const KernelImage& image, CUlibrary*
   return result;
 }
 
-// Where clusters can be placed is the driver's to say: multiprocessors that share none are left over.
-CUresult count_clusters(Device::Impl& device, const LoadedEntry& entry, int* clusters) {
-  LaunchAttributes attributes(entry.plan, Start::kAfter);
-  const CUlaunchConfig config = launch_config(entry.plan, entry.plan.cluster, attributes);
-  const CUresult result = device.driver.cuOccupancyMaxActiveClusters(clusters, entry.function, &config);
-  if (result != CUDA_ERROR_INVALID_CLUSTER_SIZE) return result;
-  *clusters = 0;
-  return CUDA_SUCCESS;
-}
-
 // As many CTAs as the device holds at once: persistent CTAs that wait for one another must all be resident.
 CUresult count_resident(Device::Impl& device, const KernelPlan& plan, LoadedEntry& entry) {
   entry.resident_ctas = 1;
@@ -94,7 +84,7 @@ CUresult count_resident(Device::Impl& device, const KernelPlan& plan, LoadedEntr
   entry.resident_ctas = per_sm * device.sm_count;
   if (result != CUDA_SUCCESS || entry.plan.cluster == 1) return result;
   int clusters = 0;
-  result = count_clusters(device, entry, &clusters);
+  result = count_clusters(device.driver, entry.function, entry.plan, &clusters);
   entry.resident_ctas = std::min(clusters, entry.resident_ctas / entry.plan.cluster) * entry.plan.cluster;
   return result;
 }

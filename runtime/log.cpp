@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "cache/write_signals.h"
-#include "generator/foreign_text.h"
 #include "runtime/watchers.h"
+#include "text/foreign_text.h"
 
 namespace jfa {
 namespace {

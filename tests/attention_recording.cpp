@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "generator/emit.h"
+#include "runtime/device.h"
 #include "tests/launch_recorder.h"
 #include "tests/problems.h"
 #include "tools/device_buffer.h"
@@ -21,7 +21,12 @@ constexpr std::int64_t kHeadDim = 32;
 struct Case {
   Pass pass;
   Problem (*make)();
+  const char* tuning = "";
 };
+
+// No sequence or call goes to the entry of CTA pairs, or all that can, with rings that few chunks go round.
+constexpr const char* kNoPairs = "two_cta=0";
+constexpr const char* kPairs = "two_cta=2,two_cta_stages=2";
 
 Problem with_window(Problem problem, std::int64_t window) {
   problem.window = window;
@@ -80,18 +85,32 @@ Problem pma_many_backward() {
   return with_shared_query(flat_broadcast_problem(140, {300, 0, 130, 7, 260}, {2, 1}, kHeadDim));
 }
 
+// By CTA pairs: tiles of queries of one chunk to four, with heads of a group one after the other; a pair of
+// which one CTA has no keys, sequences without queries. Of a shared query several pairs of key tiles a part,
+// and keys of nobody.
+Problem two_cta_backward() {
+  return with_window(flat_problem({520, 0, 70, 1, 140}, {130, 9, 256, 200, 40}, {2, 1}, kHeadDim), 100);
+}
+Problem pma_two_cta_backward() {
+  Problem problem = flat_broadcast_problem(75, {520, 0, 7, 140, 9}, {4, 2}, kHeadDim);
+  problem.key_offset.pop_back();
+  return with_shared_query(std::move(problem));
+}
+
 const std::map<std::string, Case>& cases() {
   static const std::map<std::string, Case> all = {
       {"plain", {Pass::forward, plain_forward}},
       {"window", {Pass::forward, window_forward}},
       {"pma", {Pass::forward, pma_forward}},
-      {"backward-self", {Pass::backward, self_backward}},
-      {"backward-groups", {Pass::backward, groups_backward}},
-      {"backward-window", {Pass::backward, window_backward}},
+      {"backward-self", {Pass::backward, self_backward, kNoPairs}},
+      {"backward-groups", {Pass::backward, groups_backward, kNoPairs}},
+      {"backward-window", {Pass::backward, window_backward, kNoPairs}},
       {"backward-short", {Pass::backward, short_backward}},
       {"backward-pma", {Pass::backward, pma_backward}},
       {"backward-pma-128", {Pass::backward, pma_128_backward}},
-      {"backward-pma-many", {Pass::backward, pma_many_backward}},
+      {"backward-pma-many", {Pass::backward, pma_many_backward, kNoPairs}},
+      {"backward-two-cta", {Pass::backward, two_cta_backward, kPairs}},
+      {"backward-pma-two-cta", {Pass::backward, pma_two_cta_backward, kPairs}},
   };
   return all;
 }
@@ -201,19 +220,31 @@ void run_backward(Device& device, const Inputs& inputs, const Problem& problem) 
 }  // namespace
 
 std::vector<std::string> recorded_configurations() {
-  return {"plain",           "window",         "pma",          "backward-self",    "backward-groups",
-          "backward-window", "backward-short", "backward-pma", "backward-pma-128", "backward-pma-many"};
+  return {"plain",
+          "window",
+          "pma",
+          "backward-self",
+          "backward-groups",
+          "backward-window",
+          "backward-short",
+          "backward-pma",
+          "backward-pma-128",
+          "backward-pma-many",
+          "backward-two-cta",
+          "backward-pma-two-cta"};
 }
 
 AttentionRecording record(const std::string& name, const std::string& device_name) {
   const auto found = cases().find(name);
   if (found == cases().end()) throw std::invalid_argument("no recorded configuration is named " + name);
-  const auto& [pass, make] = found->second;
+  const auto& [pass, make, tuning_text] = found->second;
+  const Tuning tuning = parse_tuning(tuning_text).value();
   Problem problem = make();
   randomize(problem, 1, pass == Pass::forward ? 4.0 : 1.0);
 
   LaunchRecorder recorder(device_name);
   Device& device = recorder.device();
+  device.impl().tuning = tuning;
   const Inputs inputs(device, problem);
   (pass == Pass::forward ? run_forward : run_backward)(device, inputs, problem);
 
@@ -221,7 +252,7 @@ AttentionRecording record(const std::string& name, const std::string& device_nam
   configuration.target = device.target();
   configuration.pass = pass;
   const KernelSpec spec = specialize(configuration).value();
-  return {device.target(), source_of(spec).value().text, recorder.ptx(), recorder.recording()};
+  return {device.target(), source_of(spec, tuning).value(), recorder.ptx(), recorder.recording()};
 }
 
 }  // namespace jfa::test

@@ -17,6 +17,12 @@ jfa_add_test(backward_two_cta_test
   LABELS simulator
   TIMEOUT 600)
 
+jfa_add_test(prepare_lists_test
+  SOURCES prepare_lists_test.cpp
+  LIBRARIES jfa_attention_harness jfa_runtime jfa_generator jfa_cuda_headers fmt::fmt
+  LABELS simulator
+  TIMEOUT 300)
+
 jfa_add_test(unowned_rows_test
   SOURCES unowned_rows_test.cpp
   LIBRARIES jfa_attention_harness

@@ -73,10 +73,11 @@ TEST_CASE("a device that places no clusters takes the entries that a plan withou
   CHECK(two_cta_keys(with_two_cta(plan(backward_spec(false, 1)).value(), TwoCta::kAuto), false).empty());
 }
 
-TEST_CASE("without its prepare entry a shared query goes by length") {
+TEST_CASE("without the entry of one CTA a shared query takes that of pairs only where it would have") {
   KernelPlan one = shared_query(1, TwoCta::kAuto);
   std::get<BackwardPlan>(one.entries).broadcast.reset();
-  CHECK(path(one, 200) == BackwardPath::kByLength);
+  CHECK(path(one, 100) == BackwardPath::kByLength);
+  CHECK(path(one, 200) == BackwardPath::kTwoCta);
 }
 
 TEST_CASE("sequences of so many keys go to pairs of CTAs") {

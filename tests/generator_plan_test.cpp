@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "generator/emit_wgmma.h"
 #include "generator/plan.h"
+#include "generator/plan/family.h"
 #include "generator/workspace.h"
 #include "templates/attention/backward_parameters.h"
 
@@ -68,8 +70,8 @@ TEST_CASE("every tensor core entry of 10.x says what a tile costs") {
     CHECK(!entry.at("tensor_map").empty());
     CHECK(!entry.at("shared_map").empty());
   }
-  CHECK(described ==
-        std::set<std::string>{"jfa_backward_keys", "jfa_backward_queries", "jfa_backward_broadcast"});
+  CHECK(described == std::set<std::string>{"jfa_backward_keys", "jfa_backward_queries",
+                                           "jfa_backward_broadcast", "jfa_backward_two_cta"});
 }
 
 TEST_CASE("a backward's paths name all of its entries, each path in the order of its launches") {
@@ -87,11 +89,51 @@ TEST_CASE("a backward's paths name all of its entries, each path in the order of
         for (const auto& entry : path.at("entries")) named.insert(entry);
       }
       CHECK(named == entries);
-      CHECK(json.at("paths").size() == 2);
+      const bool has_pairs = json.contains("two_cta");
+      CHECK(has_pairs == (row_of(target).family->limits.tensor_columns > 0));
+      CHECK(json.at("paths").size() == (has_pairs ? 3 : 2));
     }
   }
   CHECK(
       !nlohmann::json::parse(describe(plan_of(Target::sm_90a, Pass::forward, 128, false))).contains("paths"));
+}
+
+TEST_CASE("the paths say which calls take clusters of two CTAs, and what they are chosen by") {
+  const auto described = [](bool broadcast_q, int two_cta) {
+    KernelSpec spec;
+    spec.pass = Pass::backward;
+    spec.broadcast_q = broadcast_q;
+    spec.groups = 4;
+    return nlohmann::json::parse(describe(plan(spec, {{{"two_cta", two_cta}}}).value()));
+  };
+  const auto calls = [&](bool broadcast_q, int two_cta) {
+    std::vector<std::string> calls;
+    const nlohmann::json json = described(broadcast_q, two_cta);
+    for (const auto& path : json.at("paths")) calls.push_back(path.at("calls"));
+    return calls;
+  };
+  using Calls = std::vector<std::string>;
+  CHECK(calls(true, 0) == Calls{"4 * (q_len rounded up to 8) <= 128", "others"});
+  CHECK(calls(true, 1) ==
+        Calls{"4 * (q_len rounded up to 8) <= 128", "128 < 4 * (q_len rounded up to 8) <= 256", "others"});
+  CHECK(calls(true, 2) == Calls{"4 * (q_len rounded up to 8) <= 256"});
+  CHECK(calls(false, 0) == Calls{"at most 128 keys in the whole batch", "others"});
+  CHECK(calls(false, 1) ==
+        Calls{"at most 128 keys in the whole batch", "at most 256 keys in the whole batch", "others"});
+  CHECK(calls(false, 2) == Calls{"at most 256 keys in the whole batch", "others"});
+
+  const nlohmann::json own = described(false, 1);
+  const nlohmann::json& path = own.at("paths")[1];
+  CHECK(path.at("entries") == std::vector<std::string>{"jfa_prepare_backward", "jfa_delta",
+                                                       "jfa_backward_short", "jfa_backward_two_cta"});
+  const std::string why = path.at("why");
+  CHECK(why.find("sequences of 129 to 256 keys") != why.npos);
+  CHECK(why.find("complete after one product") != why.npos);
+  CHECK(why.find("not by a clock") != why.npos);
+  for (const auto& entry : own.at("entries")) {
+    const bool pairs = entry.at("name") == "jfa_backward_two_cta";
+    CHECK(entry.value("cluster", 1) == (pairs ? 2 : 1));
+  }
 }
 
 TEST_CASE("a backward's lists have room for unowned rows before the first sequence and behind the last") {

@@ -103,8 +103,11 @@ CUresult launch(const CUlaunchConfig* config, CUfunction function, void** parame
   if (entry.required_cluster.x != 0) launch.config.cluster = entry.required_cluster;
   launch.config.dynamic_shared_bytes = config->sharedMemBytes;
   for (unsigned int i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttributeValue& value = config->attrs[i].value;
     if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-      launch.config.overlaps_predecessor = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+      launch.config.overlaps_predecessor = value.programmaticStreamSerializationAllowed != 0;
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      launch.config.cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
   }
   launch.config.parameters.resize(entry.parameter_bytes);
   for (std::size_t i = 0; i < entry.parameters.size(); ++i)

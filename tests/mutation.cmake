@@ -9,3 +9,9 @@ jfa_add_test(mutation_test
   LIBRARIES jfa_attention_recording jfa_mutation_campaign fmt::fmt
   LABELS simulator
   TIMEOUT 600)
+
+jfa_add_test(two_cta_hazards_test
+  SOURCES two_cta_hazards_test.cpp
+  LIBRARIES jfa_attention_recording jfa_mutation_campaign jfa_runtime jfa_generator jfa_cache
+  LABELS simulator
+  TIMEOUT 600)

@@ -42,7 +42,7 @@ foreach(subject launch loading device offsets)
 endforeach()
 
 jfa_add_test(runtime_backward_test
-  SOURCES runtime_backward_test.cpp runtime_fake_driver.cpp
+  SOURCES runtime_backward_test.cpp runtime_two_cta_test.cpp runtime_fake_driver.cpp
   LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt
   LABELS host)
 

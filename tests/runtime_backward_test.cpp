@@ -7,74 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "runtime_fake_driver.h"
+#include "runtime_backward_support.h"
 
 namespace {
 
 using namespace jfa;
+using test::address;
+using test::Arguments;
 using test::fake_driver;
-
-const Stream kStream = reinterpret_cast<Stream>(0x1000);
-constexpr std::uint64_t kAddress = 0x10000000;
-
-// All arguments of a backward of grouped heads, to be spoilt one by one.
-struct Arguments {
-  AttentionCall call;
-  Tensor output;
-  std::uint64_t lse = kAddress * 7;
-  OutputGradient output_grad;
-  std::uint64_t lse_grad = 0;
-  Tensor query_grad, key_grad, value_grad;
-
-  explicit Arguments(std::int64_t query_rows = 300, std::int64_t output_rows = 300) {
-    call.query = Tensor::packed(kAddress, query_rows, 8, 24, DType::bf16);
-    call.key = Tensor::packed(kAddress * 2, 500, 2, 24, DType::bf16);
-    call.value = Tensor::packed(kAddress * 3, 500, 2, 24, DType::bf16);
-    call.query_offset = {kAddress * 4, 4, OffsetType::int64};
-    call.key_offset = {kAddress * 5, 4, OffsetType::int32};
-    output = Tensor::packed(kAddress * 6, output_rows, 8, 24, DType::bf16);
-    output_grad = OutputGradient::of(Tensor::packed(kAddress * 8, output_rows, 8, 24, DType::bf16));
-    query_grad = call.query;
-    key_grad = call.key;
-    value_grad = call.value;
-    query_grad.address = kAddress * 9;
-    key_grad.address = kAddress * 10;
-    value_grad.address = kAddress * 11;
-  }
-
-  static Arguments broadcast(std::int64_t query_rows) {
-    Arguments arguments(query_rows, 3 * query_rows);
-    arguments.call.broadcast_q = true;
-    arguments.call.query_offset = {};
-    return arguments;
-  }
-
-  Status run(Device& device, Workspace workspace = {}) const {
-    return backward(device, call, output, lse, output_grad, lse_grad, query_grad, key_grad, value_grad,
-                    workspace, kStream);
-  }
-  Result<std::uint64_t> bytes() const { return backward_workspace_bytes(call, output_grad); }
-};
-
-// A fresh fake driver's device; its kernels are loaded by the first call.
-Device fresh_device() {
-  test::reset_fake_driver();
-  return test::attach_fake_device();
-}
-
-Workspace workspace_for(Device& device, const Arguments& arguments) {
-  const auto bytes = arguments.bytes();
-  REQUIRE_MESSAGE(bytes.ok(), bytes.status().message());
-  return {device.allocate(*bytes).value(), *bytes};
-}
-
-std::vector<std::string> launched() {
-  std::vector<std::string> entries;
-  for (const test::FakeLaunch& launch : fake_driver().launches) entries.push_back(launch.entry);
-  return entries;
-}
-
-std::uint64_t address(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+using test::fresh_device;
+using test::kAddress;
+using test::kStream;
+using test::launched;
+using test::workspace_for;
 
 std::string refusal(const std::function<void(Arguments&)>& spoil, Arguments arguments = Arguments()) {
   Device device = fresh_device();
@@ -96,7 +41,8 @@ TEST_CASE("every entry in its order, with the call's numbers") {
   REQUIRE_MESSAGE(status.ok(), status.message(), status.detail());
 
   REQUIRE(launched() == std::vector<std::string>{"jfa_prepare_backward", "jfa_delta", "jfa_backward_short",
-                                                 "jfa_backward_keys", "jfa_backward_queries"});
+                                                 "jfa_backward_two_cta", "jfa_backward_keys",
+                                                 "jfa_backward_queries"});
   const auto& launches = fake_driver().launches;
   for (const test::FakeLaunch& launch : launches) CHECK(launch.stream == kStream);
   const kernel::BackwardPrepareArguments& prepare = launches[0].backward_prepare;
@@ -136,7 +82,7 @@ TEST_CASE("every entry in its order, with the call's numbers") {
   CHECK(short_keys.scale_log2 == doctest::Approx(-0.5 * std::numbers::log2e));
   CHECK(short_keys.query_heads == 8);
   CHECK(short_keys.output_rows == 300);
-  for (const std::size_t entry : {3, 4}) {
+  for (const std::size_t entry : {4, 5}) {
     const kernel::BackwardArguments& backward = launches[entry].backward;
     CHECK(launches[entry].ctas == 4);  // one a multiprocessor of the fake device; there are more items
     CHECK(backward.header == prepare.common.header);
@@ -158,9 +104,10 @@ TEST_CASE("every entry in its order, with the call's numbers") {
     return addresses;
   };
   CHECK(addresses_of(launches[2]) == std::vector<std::uint64_t>{1, 2, 3, 6, 8, 9, 10, 11});
-  CHECK(addresses_of(launches[3]) == std::vector<std::uint64_t>{1, 2, 3, 8, 10, 11});
-  CHECK(addresses_of(launches[4]) == std::vector<std::uint64_t>{1, 2, 3, 8, 9});
-  for (const test::FakeMap& map : fake_driver().maps) CHECK(map.box[2] == 64);
+  CHECK(addresses_of(launches[4]) == std::vector<std::uint64_t>{1, 2, 3, 8, 10, 11});
+  CHECK(addresses_of(launches[5]) == std::vector<std::uint64_t>{1, 2, 3, 8, 9});
+  for (const std::size_t entry : {2, 4, 5})
+    for (const std::uint64_t id : launches[entry].map_ids) CHECK(fake_driver().maps[id].box[2] == 64);
 }
 
 TEST_CASE("a call without room for a long sequence launches the entry for short ones alone") {
@@ -179,7 +126,7 @@ TEST_CASE("a call without room for a long sequence launches the entry for short 
   // Only to pack.
   CHECK(launched_with(128, 0) ==
         std::vector<std::string>{"jfa_prepare_backward", "jfa_delta", "jfa_backward_short"});
-  CHECK(launched_with(129, 1).size() == 5);
+  CHECK(launched_with(257, 1).size() == 6);
 }
 
 TEST_CASE("pieces of the workspace lie apart and inside") {
@@ -268,7 +215,7 @@ TEST_CASE("an output gradient that a tensor map does not take is packed first") 
     const Status status = arguments.run(device, workspace_for(device, arguments));
     REQUIRE_MESSAGE(status.ok(), status.message());
     const test::FakeLaunch& delta = fake_driver().launches[1];
-    const test::FakeLaunch& keys = fake_driver().launches[3];
+    const test::FakeLaunch& keys = fake_driver().launches[4];
     CHECK(address(delta.delta.output_grad) == arguments.output_grad.address);
     const std::uint64_t mapped = fake_driver().maps[keys.map_ids[3]].address;
     const std::uint64_t copy = address(delta.delta.packed_output_grad);
@@ -294,8 +241,8 @@ TEST_CASE("after the first call: no lock on the driver's side, no synchronisatio
   test::fake_current_context() = test::fake_primary_context();
   REQUIRE(arguments.run(device, workspace).ok());
   std::vector<std::string> expected{"cuCtxGetCurrent", "cuStreamIsCapturing", "cuStreamGetId"};
-  expected.insert(expected.end(), 8, "cuTensorMapEncodeTiled");
-  expected.insert(expected.end(), 5, "cuLaunchKernelEx");
+  expected.insert(expected.end(), 8 + 7, "cuTensorMapEncodeTiled");
+  expected.insert(expected.end(), 6, "cuLaunchKernelEx");
   CHECK(fake_driver().calls == expected);
 }
 

@@ -221,5 +221,6 @@ TEST_CASE("unknown devices are named") {
     const auto device = Device::open(prefix + std::string(100'000, '\n'));
     REQUIRE_FALSE(device.ok());
     CHECK(device.status().message().size() < 600);
+    CHECK(device.status().message().find('\n') == std::string::npos);
   }
 }

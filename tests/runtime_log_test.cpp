@@ -127,6 +127,19 @@ TEST_CASE("a callback may itself make the calls that were under way when it was 
   });
 }
 
+TEST_CASE("who watches the cache may count its kernels, also when he is told of how it was made") {
+  errors_of("", [] {
+    ::alarm(60);  // as above
+    int counted = 0;
+    const Status watched = watch_cache([&](const CacheEvent& event) {
+      if (event.kind == CacheEvent::Kind::kDegrade) counted += cache_stats().ok() ? 1 : 0;
+    });
+    if (!watched.ok()) return 4;
+    if (const int failed = ask_in_vain()) return failed;
+    return counted == 2 ? 0 : 5;  // directory and bundle
+  });
+}
+
 TEST_CASE("a warning to a closed pipe or a full log file ends no process") {
   for (const bool pipe_closed : {true, false}) {
     CAPTURE(pipe_closed);

@@ -114,7 +114,8 @@ TEST_CASE("a traced backward names its entries and counts all gradients") {
   REQUIRE(fields.size() == 17);
   CHECK(fields[4] == "backward");
   CHECK(fields[7] ==
-        "jfa_prepare_backward+jfa_delta+jfa_backward_short+jfa_backward_keys+jfa_backward_queries");
+        "jfa_prepare_backward+jfa_delta+jfa_backward_short+jfa_backward_two_cta+jfa_backward_keys+jfa_"
+        "backward_queries");
   const int query_bytes = 300 * 8 * 24 * 2, key_bytes = 500 * 2 * 24 * 2;
   // One element of output gradient, which all others are.
   CHECK(fields[14] == fmt::format("{}", 3 * query_bytes + 4 * key_bytes + 300 * 8 * 4 + 48 + 2));

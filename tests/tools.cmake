@@ -10,6 +10,10 @@ jfa_add_test(tools_output_file_test
   SOURCES tools_output_file_test.cpp command_runner.cpp
   LIBRARIES jfa_tool_files)
 
+jfa_add_test(tools_doctor_clusters_test
+  SOURCES tools_doctor_clusters_test.cpp runtime_fake_driver.cpp ${PROJECT_SOURCE_DIR}/tools/doctor_clusters.cpp
+  LIBRARIES jfa_runtime jfa_generator jfa_cuda_headers fmt::fmt)
+
 # Tests of the command itself.
 if(TARGET jfa)
   jfa_add_test(tools_run_test

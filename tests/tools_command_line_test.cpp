@@ -191,7 +191,9 @@ TEST_CASE("the other shells' scripts speak of the same options") {
     CHECK(has(fish, " -l json -d "));
   }
   const std::string fish = jfa_command({"completion", "fish"}).output;
-  CHECK(has(fish, "complete -c jfa -n '__jfa_at jfa emit' -l format -x -a 'cuda ptx cubin plan' -d "));
+  CHECK(
+      has(fish,
+          "complete -c jfa -n '__jfa_at jfa emit' -l format -x -a 'cuda ptx cubin plan lint lint-json' -d "));
   CHECK(has(fish, "complete -c jfa -n '__jfa_at jfa cache' -a trim -d "));
   CHECK(
       has(jfa_command({"completion", "zsh"}).output, "'jfa emit --format') compadd -- cuda ptx cubin plan"));

@@ -53,6 +53,7 @@ void print_hardware(const Diagnosis& found) {
          fmt::format("{}, compute capability {}.{}, {:.0f} GiB, {}", gpu.name, gpu.major, gpu.minor,
                      static_cast<double>(gpu.memory_bytes) / 0x1p30,
                      gpu.target ? fmt::format("kernels built for {}", to_string(*gpu.target)) : gpu.message));
+    if (!gpu.cluster_message.empty()) line("", gpu.cluster_message);
   }
 }
 
@@ -125,7 +126,9 @@ Json gpus_json(const Diagnosis& found) {
                     {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
                     {"memory_bytes", gpu.memory_bytes},
                     {"target", gpu.target ? Json(to_string(*gpu.target)) : Json()},
-                    {"message", or_null(gpu.message)}});
+                    {"message", or_null(gpu.message)},
+                    {"clusters_of_two", gpu.clusters ? Json(*gpu.clusters) : Json()},
+                    {"clusters_message", or_null(gpu.cluster_message)}});
   return gpus;
 }
 

@@ -1,4 +1,5 @@
-// jfa emit: one configuration as CUDA, PTX, cubin or plan. Needs no GPU; CUDA and plan need no NVRTC either.
+// jfa emit: one configuration as CUDA, PTX, cubin, plan, or what its machine code does. Needs no GPU; CUDA
+// and plan need no NVRTC either.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "runtime/environment_switch.h"
 #include "tools/command_line.h"
 #include "tools/kernel_options.h"
+#include "tools/lint/lint.h"
 #include "tools/output_file.h"
 #include "tuning/database.h"
 #include "tuning/tuned_classes.h"
@@ -44,8 +46,8 @@ Result<std::string> emit_text(const EmitOptions& options) {
   if (options.format == "cuda") return emit(*kernel_plan).text;
   const bool ptx = options.format == "ptx";
   if (!ptx && is_virtual(spec->target)) {
-    return Status::invalid_argument(
-        fmt::format("--format cubin: target '{}' is virtual and has PTX only", to_string(spec->target)));
+    return Status::invalid_argument(fmt::format("--format {}: target '{}' is virtual and has PTX only",
+                                                options.format, to_string(spec->target)));
   }
   // The PTX is the one that simulated devices run, also of a target whose images keep none.
   if (ptx) spec->target = virtual_target(spec->target);
@@ -53,7 +55,11 @@ Result<std::string> emit_text(const EmitOptions& options) {
   if (!line_info) return line_info.status();
   const Result<SharedImage> image = compile(source_of(*spec, *tuning, *line_info).value());
   if (!image) return image.status();
-  return ptx ? (*image)->ptx : (*image)->cubin;
+  if (ptx) return (*image)->ptx;
+  if (options.format == "cubin") return (*image)->cubin;
+  const Result<lint::Figures> figures = lint::lint((*image)->name, (*image)->cubin);
+  if (!figures) return figures.status();
+  return options.format == "lint" ? lint::text_of(*figures) : lint::json_of(*figures) + "\n";
 }
 
 // Of several GPUs' databases the one that is meant.
@@ -113,8 +119,8 @@ void add_emit_command(CLI::App& app, int& exit_code) {
   command.add_option("--tuning", options->tuning, "values of knobs; --format plan shows them all")
       ->type_name("NAME=VALUE,...");
   command.add_option("--format", options->format, "what to print")
-      ->type_name("cuda|ptx|cubin|plan")
-      ->check(CLI::IsMember({"cuda", "ptx", "cubin", "plan"}).description(""))
+      ->type_name("cuda|ptx|cubin|plan|lint|lint-json")
+      ->check(CLI::IsMember({"cuda", "ptx", "cubin", "plan", "lint", "lint-json"}).description(""))
       ->capture_default_str();
   command.add_flag("--line-info", options->line_info,
                    "machine code with line information, for profilers; also JFA_LINE_INFO=1");

@@ -14,6 +14,7 @@
 #include "runtime/driver.h"
 #include "runtime/environment_switch.h"
 #include "runtime/nvrtc.h"
+#include "tools/doctor_clusters.h"
 #include "tools/environment_report.h"
 
 namespace jfa::tools {
@@ -48,6 +49,7 @@ GpuFacts gpu_facts(const DriverTable& driver, int ordinal) {
   const Result<Target> target = target_for_device(gpu.major, gpu.minor);
   if (target) gpu.target = *target;
   gpu.message = target.status().message();
+  examine_clusters(driver, device, gpu);
   return gpu;
 }
 

@@ -29,6 +29,10 @@ struct GpuFacts {
   std::uint64_t memory_bytes = 0;
   std::optional<Target> target;  // what kernels are compiled for; none: `message` says why
   std::string message;
+  // Clusters of two CTAs that it holds at once, where kernels want any, and what follows. No number: the
+  // driver does not tell, and `cluster_message` says why.
+  std::optional<int> clusters;
+  std::string cluster_message;
 };
 
 struct CompilerFacts {

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "generator/foreign_text.h"
+#include "text/foreign_text.h"
 
 namespace jfa::tools {
 namespace {

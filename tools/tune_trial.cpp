@@ -8,7 +8,7 @@
 #include <csignal>
 #include <utility>
 
-#include "generator/foreign_text.h"
+#include "text/foreign_text.h"
 #include "tools/float16.h"
 
 namespace jfa::tools {

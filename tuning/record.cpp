@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "generator/foreign_text.h"
+#include "text/foreign_text.h"
 
 namespace jfa {
 namespace {

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "generator/backward_path.h"
 #include "generator/dtype.h"
 #include "generator/plan/family.h"
 
@@ -70,6 +72,7 @@ Json describe_entry(const KernelPlan& plan, const EntryPlan& entry) {
             {"threads", entry.threads},
             {"shared_bytes", entry.shared_bytes},
             {"grid", to_string(entry.grid)}};
+  if (entry.cluster > 1) json["cluster"] = entry.cluster;
   int first = 0;
   for (const WarpRole& role : entry.roles) {
     Json described{{"name", role.type}, {"task", role.task}, {"first_warp", first}, {"warps", role.warps}};
@@ -100,40 +103,106 @@ Json describe_knobs(const KernelPlan& plan) {
   return list;
 }
 
-// Which calls take which entries, in the order of their launch, and what they do for which sequences.
-Json backward_paths(const KernelPlan& plan) {
-  const BackwardPlan& backward = plan.backward();
-  Json paths = Json::array();
-  const auto add = [&](std::string_view calls, std::string_view why, std::vector<std::string> entries) {
-    if (plan.spec.broadcast_q) entries.push_back(backward.sum.name);
-    paths.push_back({{"calls", calls}, {"why", why}, {"entries", entries}});
-  };
-  if (backward.broadcast) {
-    add(fmt::format("{} * (q_len rounded up to 8) <= {}", plan.spec.groups, backward.broadcast->query_tile),
-        "all queries of a key head fit one tile: keys and values are read once, their gradients are complete "
-        "at once, and the query's stays on chip",
-        {backward.broadcast->prepare.name, backward.delta.name, backward.broadcast->main.name});
+// Which calls of a backward take which entries, in the order of their launch, and what they do for which
+// sequences.
+class BackwardPaths {
+ public:
+  explicit BackwardPaths(const KernelPlan& plan) : plan_(plan), backward_(plan.backward()) {}
+
+  Json all() {
+    if (plan_.spec.broadcast_q) {
+      add_shared_query();
+    } else {
+      add_by_length();
+    }
+    return std::move(paths_);
   }
-  const std::string pair = fmt::format(
-      "{} keeps keys in place for their gradients and values', {} queries for theirs: nothing is accumulated "
-      "in memory",
-      backward.keys.name, backward.queries.name);
-  if (!backward.short_keys) {
-    add(backward.broadcast ? "others" : "all", pair,
-        {backward.prepare.name, backward.delta.name, backward.keys.name, backward.queries.name});
-    return paths;
+
+ private:
+  void add(std::string_view calls, std::string_view why, std::vector<std::string> entries) {
+    if (plan_.spec.broadcast_q) entries.push_back(backward_.sum.name);
+    paths_.push_back({{"calls", calls}, {"why", why}, {"entries", entries}});
   }
-  const ShortPlan& short_keys = *backward.short_keys;
-  const std::string short_why =
-      fmt::format("sequences of at most {} keys: all gradients in one pass of {}, which needs no delta",
-                  plan.key_tile, short_keys.main.name);
-  add(fmt::format("at most {} keys in the whole batch", plan.key_tile), short_why,
-      {backward.prepare.name, short_keys.main.name});
-  add("others", short_why + "; other sequences: " + pair,
-      {backward.prepare.name, backward.delta.name, short_keys.main.name, backward.keys.name,
-       backward.queries.name});
-  return paths;
-}
+
+  bool is_on() const { return backward_.two_cta_calls == TwoCta::kOn; }
+
+  std::string pair_why() const {
+    return fmt::format(
+        "{} keeps keys in place for their gradients and values', {} queries for theirs: nothing is "
+        "accumulated in memory",
+        backward_.keys.name, backward_.queries.name);
+  }
+
+  // What all calls of CTA pairs have in common.
+  std::string two_cta_choice() const {
+    return fmt::format("{}; chosen by bytes and tensor-core cycles, a model, not by a clock",
+                       is_on() ? "a device that cannot place clusters of two CTAs refuses the call"
+                               : "a device that cannot place clusters of two CTAs takes the other entries");
+  }
+
+  void add_shared_query() {
+    const std::string rows = fmt::format("{} * (q_len rounded up to 8)", plan_.spec.groups);
+    if (backward_.broadcast && !is_on()) {
+      add(fmt::format("{} <= {}", rows, backward_.broadcast->query_tile),
+          "all queries of a key head fit one tile: keys and values are read once, their gradients are "
+          "complete at once, and the query's stays on chip",
+          {backward_.broadcast->prepare.name, backward_.delta.name, backward_.broadcast->main.name});
+    }
+    if (const std::optional<TwoCtaPlan>& two_cta = backward_.two_cta) {
+      add(is_on() ? fmt::format("{} <= {}", rows, two_cta->query_rows)
+                  : fmt::format("{} < {} <= {}", plan_.query_tile, rows, two_cta->query_rows),
+          fmt::format("all queries of a key head fit two CTAs: bytes: keys and values are read once instead "
+                      "of twice, their gradients are complete at once, and the query's stays on chip, half "
+                      "of it in each CTA; {}",
+                      two_cta_choice()),
+          {two_cta->prepare.name, backward_.delta.name, two_cta->main.name});
+      if (is_on()) return;  // others are refused
+    }
+    add(paths_.empty() ? "all" : "others", pair_why(),
+        {backward_.prepare.name, backward_.delta.name, backward_.keys.name, backward_.queries.name});
+  }
+
+  void add_by_length() {
+    std::string why;  // of what goes before the pair of entries
+    std::vector<std::string> entries{backward_.prepare.name};
+    const auto add_one_pass = [&](int most_keys, const std::string& reason, const EntryPlan& main) {
+      why += (why.empty() ? "" : "; ") + reason;
+      entries.push_back(main.name);
+      // Without an entry for short sequences, rows that lack the other side are the pair's.
+      if (backward_.short_keys)
+        add(fmt::format("at most {} keys in the whole batch", most_keys), why, entries);
+    };
+    if (backward_.short_keys) {
+      const EntryPlan& main = backward_.short_keys->main;
+      const std::string reason =
+          fmt::format("sequences of at most {} keys: all gradients in one pass of {}, which needs no delta",
+                      plan_.key_tile, main.name);
+      if (!is_on()) {
+        add_one_pass(plan_.key_tile, reason, main);
+      } else {
+        why = fmt::format("rows without the other side get gradients of 0 from {}", main.name);
+        entries.push_back(main.name);
+      }
+    }
+    entries.insert(entries.begin() + 1, backward_.delta.name);
+    if (const std::optional<TwoCtaPlan>& two_cta = backward_.two_cta) {
+      const KeyRange keys = two_cta_keys(plan_, true);
+      add_one_pass(keys.most,
+                   fmt::format("sequences of {} to {} keys: all gradients in one pass of {}: both CTAs' keys "
+                               "are all keys, so the query's gradient is complete after one product; bytes: "
+                               "keys, values, queries and output gradients are read from memory once; {}",
+                               keys.least, keys.most, two_cta->main.name, two_cta_choice()),
+                   two_cta->main);
+    }
+    entries.insert(entries.end(), {backward_.keys.name, backward_.queries.name});
+    add(paths_.empty() ? "all" : "others",
+        why.empty() ? pair_why() : why + "; other sequences: " + pair_why(), entries);
+  }
+
+  const KernelPlan& plan_;
+  const BackwardPlan& backward_;
+  Json paths_ = Json::array();
+};
 
 }  // namespace
 
@@ -160,10 +229,15 @@ std::string describe(const KernelPlan& plan) {
     if (const std::optional<BroadcastPlan>& broadcast = backward->broadcast)
       json["broadcast"] = {{"query_tile", broadcast->query_tile},
                            {"output_grad_rows", broadcast->output_grad_rows}};
+    if (const std::optional<TwoCtaPlan>& two_cta = backward->two_cta)
+      json["two_cta"] = {{"key_rows", two_cta->key_rows},
+                         {"query_rows", two_cta->query_rows},
+                         {"box_dim", two_cta->columns.box_dim},
+                         {"swizzle_bytes", two_cta->columns.swizzle_bytes}};
   }
   json["knobs"] = describe_knobs(plan);
   for (const EntryPlan* entry : entries_of(plan)) json["entries"].push_back(describe_entry(plan, *entry));
-  if (std::holds_alternative<BackwardPlan>(plan.entries)) json["paths"] = backward_paths(plan);
+  if (std::holds_alternative<BackwardPlan>(plan.entries)) json["paths"] = BackwardPaths(plan).all();
   return json.dump(2);
 }
 

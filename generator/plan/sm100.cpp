@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "generator/dtype.h"
-#include "generator/plan/family.h"
+#include "generator/plan/knobs.h"
 #include "generator/plan/two_cta.h"
 
 namespace jfa {
@@ -10,36 +10,14 @@ namespace {
 
 using enum Knob::Scope;
 
-// What split_* and *_items reserve of a workspace is asked for before a device is known, so these can only be
-// lowered, and least_part_tiles and long_key_tiles only be raised.
-constexpr Knob kSm100Knobs[] = {
-    {kForward, "query_stages", 1, 4, 1, 2, "query tiles in flight"},
-    {kForward, "key_value_stages", 2, 8, 1, Knob::kAsManyAsFit, "key and value tiles in flight"},
-    {kForward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
-    {kForward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 output first"},
-    {kForward, "split_items", 0, 160, 1, 160, "launches of at most so many items cut long key ranges"},
-    {kForward, "split_long_items", 0, 640, 1, 640, "the same where sequences are long on average"},
-    {kForward, "long_key_tiles", 32, 1024, 1, 32, "key tiles from which on they are"},
-    {kForward, "split_parts", 1, 256, 1, 256, "parts of a launch that is cut"},
-    {kForward, "least_part_tiles", 4, 64, 1, 4, "key tiles of a part"},
-    {kBackward, "streamed_tile", 32, 64, 32, 64, "rows of a streamed tile, of keys and queries"},
-    {kBackward, "streamed_stages", 2, 8, 1, Knob::kAsManyAsFit,
-     "pairs of streamed tiles in flight, of keys and queries"},
-    {kBackward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
-    {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"},
-    {kBackward, "two_cta", 0, 2, 1, 1,
-     "by clusters of two CTAs: 0 nothing, 1 what saves bytes, 2 all that can be"},
-    {kBackward, "two_cta_stages", 2, 8, 1, Knob::kAsManyAsFit, "chunks of queries in flight, of those"},
-    {kOwnQuery, "short_one_pass", 0, 1, 1, 1, "short sequences: 1 in one pass, 0 by the pair of entries"},
-    {kOwnQuery, "short_stages", 2, 8, 1, Knob::kAsManyAsFit,
-     "pairs of streamed tiles in flight, of short sequences"},
-    {kSharedQuery, "broadcast_one_pass", 0, 1, 1, 1, "queries of one tile: 1 in one pass, 0 by the pair"},
-    {kSharedQuery, "broadcast_stages", 2, 8, 1, Knob::kAsManyAsFit, "pairs of key and value tiles in flight"},
-    {kSharedQuery, "output_grad_rows", 128, 256, 128, Knob::kAsManyAsFit,
-     "rows of output gradient in flight"},
-    {kSharedQuery, "query_grad_items", 1, 512, 1, 512, "items of the query gradient, by the pair"},
-    {kSharedQuery, "broadcast_items", 1, 320, 1, 320, "items of the query gradient, in one pass"},
-};
+constexpr auto kSm100Knobs = all_knobs(
+    2, {.streamed = 2, .short_stages = 2, .pairs = 2},
+    {{kForward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 output first"},
+     {kBackward, "streamed_tile", 32, 64, 32, 64, "rows of a streamed tile, of keys and queries"},
+     {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"},
+     {kBackward, "two_cta", 0, 2, 1, 1,
+      "by clusters of two CTAs: 0 nothing, 1 what saves bytes, 2 all that can be"},
+     {kBackward, "two_cta_stages", 2, 8, 1, Knob::kAsManyAsFit, "chunks of queries in flight, of those"}});
 
 constexpr int kTensorColumns = 512;
 // Accumulators begin at multiples of so many columns, what feeds them at multiples of kOperandAlignment.

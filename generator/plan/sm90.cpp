@@ -1,42 +1,27 @@
 // Compute capability 9.0: wgmma, accumulators in registers.
-#include "generator/plan/family.h"
+#include "generator/plan/knobs.h"
 
 namespace jfa {
 namespace {
 
 using enum Knob::Scope;
 
-// As for 10.x, what reserves workspace can only be lowered, and what spares it only be raised.
-constexpr Knob kSm90Knobs[] = {
-    {kForward, "query_stages", 1, 4, 1, 2, "query tiles in flight"},
-    {kForward, "key_value_stages", 4, 8, 1, Knob::kAsManyAsFit, "key and value tiles in flight"},
-    {kForward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
-    {kForward, "producer_registers", 24, 40, 8, 24, "of a thread that loads or draws"},
-    {kForward, "consumer_registers", 224, 240, 8, 240, "of a thread that computes"},
-    {kForward, "split_items", 0, 160, 1, 160, "launches of at most so many items cut long key ranges"},
-    {kForward, "split_long_items", 0, 640, 1, 640, "the same where sequences are long on average"},
-    {kForward, "long_key_tiles", 32, 1024, 1, 32, "key tiles from which on they are"},
-    {kForward, "split_parts", 1, 256, 1, 256, "parts of a launch that is cut"},
-    {kForward, "least_part_tiles", 4, 64, 1, 4, "key tiles of a part"},
-    {kBackward, "streamed_stages", 3, 8, 1, Knob::kAsManyAsFit,
-     "pairs of streamed tiles in flight, of keys and queries"},
-    {kBackward, "item_stages", 2, 4, 1, 2, "work items that a CTA draws ahead"},
-    {kBackward, "producer_registers", 40, 56, 8, 40, "of a thread that loads, draws or stores"},
-    {kBackward, "consumer_registers", 216, 232, 8, 232, "of a thread that computes"},
-    {kOwnQuery, "short_one_pass", 0, 1, 1, 1, "short sequences: 1 in one pass, 0 by the pair of entries"},
-    {kOwnQuery, "short_stages", 1, 8, 1, Knob::kAsManyAsFit,
-     "pairs of streamed tiles in flight, of short sequences"},
-    {kSharedQuery, "broadcast_one_pass", 0, 1, 1, 1, "queries of one tile: 1 in one pass, 0 by the pair"},
-    {kSharedQuery, "broadcast_stages", 1, 8, 1, Knob::kAsManyAsFit, "pairs of key and value tiles in flight"},
-    {kSharedQuery, "output_grad_rows", 128, 256, 128, Knob::kAsManyAsFit,
-     "rows of output gradient in flight"},
-    {kSharedQuery, "query_grad_items", 1, 512, 1, 512, "items of the query gradient, by the pair"},
-    {kSharedQuery, "broadcast_items", 1, 320, 1, 320, "items of the query gradient, in one pass"},
-};
-
 constexpr int kConsumers = 2;      // warpgroups
 constexpr int kConsumerRows = 64;  // what a warpgroup's products have, and what it stores
 constexpr int kWarpgroupWarps = 4;
+
+// Where the consumers take every other key tile, each keeps values while it waits for its next keys, and the
+// other one's key and value tile lie between.
+constexpr int kSm90LeastStages = 2 * kConsumers;
+// A consumer keeps a streamed pair while it waits for its next one, and the other one's lies between.
+constexpr BackwardLeast kSm90BackwardLeast{.streamed = kConsumers + 1, .short_stages = 1, .pairs = 1};
+
+constexpr auto kSm90Knobs =
+    all_knobs(kSm90LeastStages, kSm90BackwardLeast,
+              {{kForward, "producer_registers", 24, 40, 8, 24, "of a thread that loads or draws"},
+               {kForward, "consumer_registers", 224, 240, 8, 240, "of a thread that computes"},
+               {kBackward, "producer_registers", 40, 56, 8, 40, "of a thread that loads, draws or stores"},
+               {kBackward, "consumer_registers", 216, 232, 8, 232, "of a thread that computes"}});
 
 // Warpgroup 0 is filled up with a role that only gives its registers back.
 std::vector<WarpRole> with_consumers(std::vector<WarpRole> producers, Choices& choices) {
@@ -50,11 +35,8 @@ std::vector<WarpRole> with_consumers(std::vector<WarpRole> producers, Choices& c
 }
 
 KernelPlan plan_forward_sm90(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
-  // Where the consumers take every other key tile, each keeps values while it waits for its next keys, and
-  // the other one's key and value tile lie between.
-  constexpr int kLeastKeyValueStages = 4;
   constexpr int kControlBytes = 2048;
-  KernelPlan plan = plan_forward_entries(spec, family, choices, kControlBytes, kLeastKeyValueStages);
+  KernelPlan plan = plan_forward_entries(spec, family, choices, kControlBytes, kSm90LeastStages);
   plan.output_box_rows = kConsumerRows;
   EntryPlan& main = std::get<ForwardPlan>(plan.entries).main;
   main.roles =
@@ -70,9 +52,7 @@ KernelPlan plan_forward_sm90(const TargetFamily& family, const KernelSpec& spec,
 
 KernelPlan plan_backward_sm90(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   constexpr ControlBytes kControl{.pair = 512, .one_pass = 1024};
-  // A consumer keeps a streamed pair while it waits for its next one, and the other one's lies between.
-  constexpr BackwardLeast kLeast{.streamed = kConsumers + 1, .short_stages = 1, .pairs = 1};
-  KernelPlan plan = plan_backward_entries(spec, family, choices, kControl, kLeast, kConsumerRows);
+  KernelPlan plan = plan_backward_entries(spec, family, choices, kControl, kSm90BackwardLeast, kConsumerRows);
   auto& backward = std::get<BackwardPlan>(plan.entries);
   backward.keys.roles = with_consumers(
       {{"Load", "loads tiles"}, {"Draw", "draws work items"}, {"Stats", "LSE and delta of the queries"}},

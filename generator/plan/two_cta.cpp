@@ -114,7 +114,8 @@ void plan_two_cta(const TargetFamily& family, Choices& choices, KernelPlan& plan
 std::vector<Fragment> two_cta_fragments(const KernelSpec& spec, bool has_runs) {
   std::vector<Fragment> fragments;
   if (spec.broadcast_q && !has_runs) fragments = {"attention/prepare_broadcast.cu", "attention/key_runs.cuh"};
-  append(fragments, {"ptx/cluster.cuh", "sm100/two_cta.cuh",
+  append(fragments, {"ptx/cluster.cuh", "sm100/two_cta.cuh", "sm100/two_cta_load.cuh",
+                     "sm100/two_cta_products.cuh", "sm100/two_cta_rows.cuh",
                      spec.broadcast_q ? "sm100/two_cta_shared_query.cuh" : "sm100/two_cta_own_query.cuh",
                      "sm100/backward_two_cta.cu"});
   return fragments;

@@ -32,7 +32,7 @@ struct CacheEvent {
 
 std::string to_string(CacheEvent::Kind kind);
 
-/// Called with no lock of the cache held, from any thread. It must not throw.
+/// Called from any thread, with no lock held that cache_stats() takes: it may call that. It must not throw.
 using CacheEventCallback = std::function<void(const CacheEvent&)>;
 
 /// Counters since the cache was made.

@@ -23,7 +23,8 @@ class _Attention(torch.autograd.Function):
     """The library called directly, without PyTorch's dispatcher."""
 
     @staticmethod
-    def forward(ctx, query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale, return_lse):
+    def forward(ctx, query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale,
+                return_lse):
         arguments = _torch.Arguments(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q,
                                      scale)
         output, lse = _torch.forward(arguments, True)

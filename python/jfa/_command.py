@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import sys
 
 from . import errors
@@ -9,12 +10,12 @@ from . import errors
 
 def path():
     """The program's file: JFA_COMMAND, or the one inside the package."""
-    given = os.environ.get("JFA_COMMAND")
-    file = pathlib.Path(given) if given else pathlib.Path(__file__).resolve().parent / "bin" / "jfa"
-    if not os.access(file, os.X_OK):
-        raise errors.Unavailable(f"{file} is no program: install the package with `pip install ./python`, or set "
-                                 "JFA_COMMAND to a built jfa", argument="JFA_COMMAND", value=str(file))
-    return file
+    given = os.environ.get("JFA_COMMAND") or str(pathlib.Path(__file__).resolve().parent / "bin" / "jfa")
+    found = shutil.which(given)  # a name without a slash is searched for in PATH
+    if not found:
+        raise errors.Unavailable(f"{given} is no program: install the package with `pip install ./python`, or set "
+                                 "JFA_COMMAND to a built jfa", argument="JFA_COMMAND", value=given)
+    return pathlib.Path(found).absolute()
 
 
 def environment():

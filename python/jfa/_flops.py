@@ -40,13 +40,13 @@ def pairs(query_rows, key_rows, query_offset, key_offset, window, broadcast_q):
 def _count(products, query, key, query_offset, key_offset, window, broadcast_q):
     count, exact = pairs(query.shape[0], key.shape[0], query_offset, key_offset, window, broadcast_q)
     if not exact:
-        warnings.warn("jfa: the offsets' values are not known here, so the FLOPs counted for jfa.attention are an upper "
-                      "bound: every query with every key of the batch", stacklevel=2)
+        warnings.warn("jfa: the offsets' values are not known here, so the FLOPs counted for jfa.attention are an "
+                      "upper bound: every query with every key of the batch", stacklevel=2)
     return products * 2 * query.shape[1] * query.shape[2] * count
 
 
-def _forward(query, key, value, query_offset, key_offset, output_offset=None, window=None, broadcast_q=False, scale=None,
-             out_val=None):
+def _forward(query, key, value, query_offset, key_offset, output_offset=None, window=None, broadcast_q=False,
+             scale=None, out_val=None):
     return _count(FORWARD_PRODUCTS, query, key, query_offset, key_offset, window, broadcast_q)
 
 

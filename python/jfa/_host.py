@@ -1,6 +1,7 @@
 """Calls whose tensors lie in host memory: copied to a device, computed there, and copied back.
 
-Strides, the alignment of addresses and what shares memory are kept, so that what a GPU would refuse is refused here too.
+Strides, the alignment of addresses and what shares memory are kept, so that what a GPU would refuse is refused here,
+too.
 """
 
 import contextlib

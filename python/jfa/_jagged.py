@@ -67,7 +67,8 @@ def _unpacked(name, tensor, offsets):
         jagged = _TorchRec(tensor)
     else:
         raise errors.invalid(name, type(tensor).__name__,
-                             "a torch.Tensor [rows, heads, head_dim], a jagged nested tensor or a JaggedTensor is wanted")
+                             "a torch.Tensor [rows, heads, head_dim], a jagged nested tensor or a JaggedTensor is "
+                             "wanted")
     if offsets is not None:
         argument = "query_offset" if name == "query" else "key_offset"
         raise errors.invalid(argument, "given", f"{name} has offsets of its own")

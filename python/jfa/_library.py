@@ -32,7 +32,10 @@ _FUNCTIONS = {  # those that return a jfa_error; structures are bytes (_structur
 def path():
     """The library's file: JFA_LIBRARY, or the one inside the package."""
     given = os.environ.get("JFA_LIBRARY")
-    return pathlib.Path(given) if given else _HERE / "lib" / "libjfa.so"
+    if not given:
+        return _HERE / "lib" / "libjfa.so"
+    # The loader searches for a name without a slash, and pathlib leaves out that of "./libjfa.so".
+    return pathlib.Path(given).absolute() if "/" in given else pathlib.Path(given)
 
 
 class Library:

@@ -187,7 +187,8 @@ def forward(arguments, want_lse):
     library = _library.library()
     call = arguments.packed()
     memory, workspace = _workspace(library.workspace_bytes(call), device)
-    packed_output = pack_tensor(output.data_ptr(), rows, heads, head_dim, heads * head_dim, head_dim, arguments.dtype, 0)
+    packed_output = pack_tensor(output.data_ptr(), rows, heads, head_dim, heads * head_dim, head_dim, arguments.dtype,
+                                0)
     library.jfa_forward(_cuda_device(device), call, packed_output,
                         0 if lse is None else lse.data_ptr(), workspace, _current_stream(arguments.index))
     return output, lse

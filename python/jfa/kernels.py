@@ -52,13 +52,14 @@ def load_bundle(file):
     if ":" in str(file):
         raise errors.invalid("file", str(file), "a path without ':' is wanted")
     if _library.asked_for_kernels():
-        raise errors.invalid("file", str(file), "load_bundle() comes before the first call; kernels have been asked for "
-                             "in this process already")
+        raise errors.invalid("file", str(file), "load_bundle() comes before the first call; kernels have been asked "
+                             "for in this process already")
     bundles = [part for part in os.environ.get("JFA_BUNDLES", "").split(":") if part]
     os.environ["JFA_BUNDLES"] = ":".join([*bundles, str(file)])
 
 
-def prepare(device, *, head_dim, dtype="bf16", passes=("forward", "backward"), window=None, broadcast_q=False, groups=1):
+def prepare(device, *, head_dim, dtype="bf16", passes=("forward", "backward"), window=None, broadcast_q=False,
+            groups=1):
     """Compiles and loads kernels ahead of their first call, which cannot be inside a graph's capture.
 
     device: "cuda:0", a torch.device or a simulated one's name; the rest is one configuration of precompile().

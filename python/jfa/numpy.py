@@ -48,7 +48,8 @@ def _offsets(name, array):
         return None, None
     array = numpy.ascontiguousarray(array)
     if array.ndim != 1 or array.dtype.name not in _OFFSET_TYPES:
-        raise errors.invalid(name, f"{array.dtype.name} {list(array.shape)}", "one dimension of int32 or int64 is wanted")
+        raise errors.invalid(name, f"{array.dtype.name} {list(array.shape)}",
+                             "one dimension of int32 or int64 is wanted")
     return array, _host_array(array, _OFFSET_TYPES[array.dtype.name])
 
 

@@ -17,8 +17,8 @@ _library.define(
     f"{_ARGUMENTS}) -> (Tensor query_grad, Tensor key_grad, Tensor value_grad)",
     tags=(torch.Tag.pt2_compliant_tag,))
 
-SECOND_ORDER = ("jfa.attention has no second derivative: its backward was recorded (create_graph=True) and is now to be "
-                "differentiated")
+SECOND_ORDER = ("jfa.attention has no second derivative: its backward was recorded (create_graph=True) and is now to "
+                "be differentiated")
 FORWARD_MODE = "jfa.attention has no forward-mode derivative (torch.func.jvp, torch.autograd.forward_ad)"
 VMAP = ("jfa.attention does not run under torch.vmap: pack what vmap would batch behind one another and give offsets, "
         "which is what a jagged batch is")

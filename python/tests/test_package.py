@@ -23,7 +23,8 @@ def python(code, *arguments, **environment):
     """Runs code in a fresh interpreter that sees the same package; (exit status, output and errors)."""
     places = [str(pathlib.Path(jfa.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(":")]
     full = os.environ | {"PYTHONPATH": ":".join(places)} | environment
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=full, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], env=full, capture_output=True, text=True,
+                          check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -51,7 +52,8 @@ def test_without_a_fit_torch(version, tmp_path):
     code += "import jfa\nprint(jfa.version())\njfa.attention"
     status, text = python(code)
     lines = text.strip().splitlines()
-    assert status == 1 and lines[0] == jfa.__version__ and lines[-1].startswith("ImportError: jfa.attention needs PyTorch")
+    assert status == 1 and lines[0] == jfa.__version__
+    assert lines[-1].startswith("ImportError: jfa.attention needs PyTorch")
     if version:
         assert version in lines[-1] and jfa.__version__ in lines[-1] and "2.6" in lines[-1]
 
@@ -71,7 +73,8 @@ def test_exported_names():
     """libjfa.so exports the C interface and nothing else."""
     if not shutil.which("nm"):
         pytest.skip("nm of binutils is needed")
-    listed = subprocess.run(["nm", "-D", "--defined-only", str(_library.path())], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["nm", "-D", "--defined-only", str(_library.path())], capture_output=True, text=True,
+                            check=True)
     names = {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()}
     assert "jfa_forward" in names and all(name.startswith("jfa_") for name in names), names
 
@@ -84,6 +87,24 @@ def test_a_library_that_is_not_there():
 def test_a_library_of_another_version():
     status, text = python(WITHOUT_TORCH + "import jfa; jfa.version()", JFA_LIBRARY="libc.so.6")
     assert status == 1 and "libc.so.6 has no jfa_device_open: it is another version" in text
+
+
+def test_files_named_from_the_current_folder(tmp_path):
+    """With a slash JFA_LIBRARY and JFA_COMMAND are files from here, also where a bare name would be searched for."""
+    (tmp_path / "libjfa.so").symlink_to(_library.path())
+    (tmp_path / "jfa").symlink_to(_command.path())
+    status, text = python(WITHOUT_TORCH + "import os; os.chdir(sys.argv[1])\nimport jfa\nfrom jfa import _command\n"
+                          "print(jfa.version(), _command.path())\njfa.precompile('a', target='sm_100f', head_dim=12)",
+                          str(tmp_path), JFA_LIBRARY="./libjfa.so", JFA_COMMAND="./jfa")
+    assert text.startswith(f"{jfa.__version__} {tmp_path / 'jfa'}\n"), text
+    assert status == 1 and "jfa.errors.InvalidArgument" in text and "12" in text, text
+
+
+def test_a_command_in_the_path(tmp_path, monkeypatch):
+    (tmp_path / "jfa-of-the-path").symlink_to(_command.path())
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("JFA_COMMAND", "jfa-of-the-path")
+    assert _command.path() == tmp_path / "jfa-of-the-path"
 
 
 def test_numpy_needs_no_import_of_its_own():

@@ -9,6 +9,8 @@
 #include <set>
 #include <string_view>
 
+#include "text/foreign_text.h"
+
 namespace jfa::simulator {
 namespace {
 
@@ -32,16 +34,10 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
-// Foreign text in a message of one line.
-std::string cut(std::string_view text) {
-  constexpr std::size_t kShown = 100;
-  return text.size() <= kShown ? std::string(text) : fmt::format("{}…", text.substr(0, kShown));
-}
-
 Status parse_option(std::string_view key, std::string_view text, RunOptions& run) {
   const auto refuse = [&](std::string_view rule) {
     return Status::invalid_argument(
-        fmt::format("simulated device: option {}={}: {}", cut(key), cut(text), rule));
+        fmt::format("simulated device: option {}={}: {}", shown(key), shown(text), rule));
   };
   const std::optional<std::uint64_t> number = parse_number(text);
   for (const Switch& known : kSwitches) {
@@ -83,7 +79,7 @@ Result<DeviceOptions> parse_device_name(const std::string& name) {
   std::string_view rest = name;
   if (!rest.starts_with(kPrefix)) {
     return Status::invalid_argument(
-        fmt::format("simulated device '{}': the name must start with sim:", cut(name)));
+        fmt::format("simulated device '{}': the name must start with sim:", shown(name)));
   }
   rest.remove_prefix(kPrefix.size());
   const std::size_t question = rest.find('?');
@@ -94,7 +90,7 @@ Result<DeviceOptions> parse_device_name(const std::string& name) {
       std::find(std::begin(kTargets), std::end(kTargets), options.target_name) != std::end(kTargets);
   if (!known) {
     return Status::invalid_argument(fmt::format("simulated device: unknown target '{}'; known are {}",
-                                                cut(options.target_name), fmt::join(kTargets, ", ")));
+                                                shown(options.target_name), fmt::join(kTargets, ", ")));
   }
   options.target = *parse_target(options.target_name);
   if (question == std::string_view::npos) return options;
@@ -106,11 +102,11 @@ Result<DeviceOptions> parse_device_name(const std::string& name) {
     const std::size_t equals = option.find('=');
     if (equals == std::string_view::npos) {
       return Status::invalid_argument(
-          fmt::format("simulated device: '{}' is not of the form option=value", cut(option)));
+          fmt::format("simulated device: '{}' is not of the form option=value", shown(option)));
     }
     const std::string_view key = option.substr(0, equals);
     if (!seen.insert(key).second)
-      return Status::invalid_argument(fmt::format("simulated device: option {} is given twice", cut(key)));
+      return Status::invalid_argument(fmt::format("simulated device: option {} is given twice", shown(key)));
     Status status = parse_option(key, option.substr(equals + 1), options.run);
     if (!status.ok()) return status;
     if (end == std::string_view::npos) return options;

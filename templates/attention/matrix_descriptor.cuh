@@ -22,14 +22,14 @@ __device__ inline u64 descriptor_k_major(Tile tile, int k) {
   const u32 box = k * kMmaDepth / Tile::kBoxDim;
   const u32 within = k * kMmaDepth % Tile::kBoxDim * kElementBytes;
   return matrix_descriptor<Tile::kSwizzleBytes>(tile.address, box * Tile::kBoxBytes + within, 16,
-                           kCoreMatrixRows * Tile::kSwizzleBytes);
+                                                kCoreMatrixRows * Tile::kSwizzleBytes);
 }
 
 // An operand whose rows are K and whose columns are N: step `k` covers 16 rows.
 template <class Tile>
 __device__ inline u64 descriptor_n_major(Tile tile, int k) {
-  return matrix_descriptor<Tile::kSwizzleBytes>(tile.address, kMmaDepth * k * Tile::kSwizzleBytes, Tile::kBoxBytes,
-                           kCoreMatrixRows * Tile::kSwizzleBytes);
+  return matrix_descriptor<Tile::kSwizzleBytes>(tile.address, kMmaDepth * k * Tile::kSwizzleBytes,
+                                                Tile::kBoxBytes, kCoreMatrixRows * Tile::kSwizzleBytes);
 }
 
 }  // namespace jfa::kernel

@@ -84,6 +84,16 @@ const char* name(Outcome::Kind kind) {
   return "?";
 }
 
+// Of the entries whose mutants were asked for.
+std::vector<const SyncSite*> unreached_sites(const CampaignResult& result) {
+  std::vector<const SyncSite*> sites;
+  for (std::size_t i = 0; i < result.reached.size(); ++i) {
+    const SyncSite& site = result.mutations.sites[i];
+    if (!result.reached[i] && (result.entry.empty() || site.entry == result.entry)) sites.push_back(&site);
+  }
+  return sites;
+}
+
 }  // namespace
 
 std::string kill_table(const CampaignResult& result) {
@@ -116,10 +126,8 @@ std::string survivors(const CampaignResult& result, const std::string& source) {
 
 std::string unreached(const CampaignResult& result, const std::string& source) {
   std::string text;
-  for (std::size_t i = 0; i < result.reached.size(); ++i) {
-    const SyncSite& site = result.mutations.sites[i];
-    if (!result.reached[i]) text += fmt::format("{}: {}", site.operation, place(site, source));
-  }
+  for (const SyncSite* site : unreached_sites(result))
+    text += fmt::format("{}: {}", site->operation, place(*site, source));
   return text;
 }
 
@@ -149,8 +157,7 @@ Json to_json(const CampaignResult& result) {
     mutants.push_back(std::move(json));
   }
   Json unreached = Json::array();
-  for (std::size_t i = 0; i < result.reached.size(); ++i)
-    if (!result.reached[i]) unreached.push_back(site_json(result.mutations.sites[i]));
+  for (const SyncSite* site : unreached_sites(result)) unreached.push_back(site_json(*site));
   return {{"schedules", schedules},
           {"compared_buffers", result.compared},
           {"mutants", mutants},

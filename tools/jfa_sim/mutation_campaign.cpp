@@ -54,6 +54,7 @@ class Campaign {
     if (!mutations) return mutations.status();
     result_.mutations = *std::move(mutations);
     result_.schedules = options_.schedules;
+    result_.entry = options_.entry;
     if (Status status = run_unmutated(); !status.ok()) return status;
     find_reached();
     choose_mutants();
@@ -102,6 +103,7 @@ class Campaign {
   }
 
   bool launched(const std::string& entry) const {
+    if (!options_.entry.empty() && entry != options_.entry) return false;
     return std::any_of(recording_.launches.begin(), recording_.launches.end(),
                        [&](const auto& launch) { return launch.entry == entry; });
   }

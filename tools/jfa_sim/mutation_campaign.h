@@ -36,6 +36,7 @@ struct MutantResult {
 struct CampaignOptions {
   std::vector<simulator::RunOptions> schedules;
   std::size_t sample = 0;    // mutants of each operation and change, spread over the kernel; 0: all
+  std::string entry;         // mutants of this one only; empty: of all
   bool first_death = false;  // a mutant runs on no further schedule once it has been killed
   int jobs = 1;              // threads
   std::string source;        // see simulator::Module::load
@@ -45,6 +46,7 @@ struct CampaignOptions {
 struct CampaignResult {
   simulator::Mutations mutations;
   std::vector<simulator::RunOptions> schedules;
+  std::string entry;                  // as in the options
   std::vector<bool> reached;          // by site: whether some run comes there
   std::vector<MutantResult> results;  // of mutants at reached sites, in order
   std::vector<std::string> compared;  // buffers whose bytes are the same on every schedule

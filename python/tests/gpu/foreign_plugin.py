@@ -22,7 +22,7 @@ def _skipping(function):
 
 
 def _varlen_func(*arguments, seqused_q=None, seqused_k=None, **options):
-    """FlashAttention-3's function. Its test always gives used lengths; where they are the whole ones they say nothing."""
+    """FlashAttention-3's function. Its test always gives used lengths; the whole ones say nothing."""
     for name, used, offsets in (("seqused_q", seqused_q, arguments[3]), ("seqused_k", seqused_k, arguments[4])):
         if used is not None and not (used == offsets.diff()).all():
             options[name] = used

@@ -11,8 +11,8 @@ PROGRAM = pathlib.Path(__file__).with_name("ddp_program.py")
 
 
 def test_two_ranks_train_like_one(device):
-    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROGRAM)],
-                          capture_output=True, text=True, check=False, timeout=300,
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+                           str(PROGRAM)], capture_output=True, text=True, check=False, timeout=300,
                           env=os.environ | {"PYTHONPATH": ":".join(filter(None, sys.path))})
     print(done.stdout)
     kind = "two GPUs by nccl" if torch.cuda.device_count() > 1 else "one GPU by gloo"

@@ -18,12 +18,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def run_pytest(folder, arguments, environment):
-    """Runs pytest in a process of its own with foreign_plugin; (passed, skipped, all of its output)."""
+    """Runs pytest in a process of its own with foreign_plugin; (exit status, counts of results, all of its output).
+
+    In this process's folder, so that relative paths in the environment, JFA_LIBRARY for one, mean the same there.
+    """
     places = [str(HERE), str(folder), *sys.path]
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "foreign_plugin", "-p", "no:cacheprovider",
-                           "--rootdir", str(folder), *arguments], cwd=folder, capture_output=True, text=True, check=False,
+                           "--rootdir", str(folder), *arguments], capture_output=True, text=True, check=False,
                           env=os.environ | {"PYTHONPATH": ":".join(filter(None, places))} | environment)
-    counts = {what: int(number) for number, what in re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout[-400:])}
+    found = re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout[-400:])
+    counts = {what: int(number) for number, what in found}
     return done.returncode, counts, done.stdout + done.stderr
 
 
@@ -31,7 +35,9 @@ def source(variable):
     given = os.environ.get(variable)
     if not given:
         pytest.skip(f"{variable} names no folder")
-    return pathlib.Path(given)
+    folder = pathlib.Path(given).absolute()
+    assert folder.is_dir(), f"{variable}: there is no folder {folder}"
+    return folder
 
 
 def test_the_reference_package(device):

@@ -83,7 +83,8 @@ def test_graph_replayed_with_other_lengths(device):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = step()
-    for query_lengths, key_lengths in (([700, 64, 300], [900, 0, 2000]), ([1000, 0, 64], [1, 2899, 0]), ([0, 1064, 0], [0, 5, 9])):
+    for query_lengths, key_lengths in (([700, 64, 300], [900, 0, 2000]), ([1000, 0, 64], [1, 2899, 0]),
+                                       ([0, 1064, 0], [0, 5, 9])):
         query_offset.copy_(jfa.offsets_of(query_lengths))
         key_offset.copy_(jfa.offsets_of(key_lengths))
         graph.replay()
