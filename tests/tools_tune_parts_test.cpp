@@ -69,6 +69,13 @@ TEST_CASE("bug-pool 99: what can never fit is left out before anybody compiles i
   CHECK(has(found.left_out[1].reason, "item_stages=99 is not from 2 to 4"));
 }
 
+TEST_CASE("what would refuse a call that the defaults serve is no candidate") {
+  const Candidates found = candidates(R"([{"two_cta": [0, 1, 2]}])", "backward-bf16-d128-pma-sm_100f");
+  CHECK(texts(found) == Texts{"", "two_cta=0"});
+  REQUIRE(found.left_out.size() == 1);
+  CHECK(has(found.left_out[0].reason, "refuses calls"));
+}
+
 TEST_CASE("without a file every knob is tried alone, also on its way to a wide range's end") {
   const Candidates found =
       TuneConfigs::every_knob().candidates(spec_named("backward-bf16-d128-pma-sm_90a").value()).value();

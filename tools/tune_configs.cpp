@@ -44,6 +44,12 @@ std::vector<int> all_values(const Knob& knob) {
   return values;
 }
 
+// A tuning of a database must serve whatever the defaults serve.
+bool may_refuse_calls(const KernelPlan& planned) {
+  return planned.spec.pass == Pass::backward && planned.spec.broadcast_q &&
+         planned.backward().two_cta_calls == TwoCta::kOn;
+}
+
 // Collects what fits, once.
 class Collector {
  public:
@@ -54,6 +60,8 @@ class Collector {
     const Result<KernelPlan> planned = plan(spec_, tuning);
     if (!planned) {
       result_.left_out.push_back({tuning, planned.status().message()});
+    } else if (may_refuse_calls(*planned)) {
+      result_.left_out.push_back({tuning, "it refuses calls of the same class that the defaults serve"});
     } else if (kept_.insert(planned->tuning).second) {
       result_.tunings.push_back(planned->tuning);
     }
