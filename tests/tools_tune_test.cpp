@@ -227,6 +227,62 @@ TEST_CASE("verify finds what does not hold together") {
   CHECK(has(fault_of("no-knob"), "query_stages=9 is not from 1 to 4"));
 }
 
+TEST_CASE("winners travel: a bundle has exactly them and the database, and calls take them from there") {
+  const Tune tune;
+  TuningRecord record;
+  record.problem = class_named("forward-bf16-d16-compute_90a.n1-q4-k4").value();
+  record.device = {"Simulated Hopper", 1};
+  record.winner = parse_tuning("query_stages=1").value();
+  record.winner_ratio = 0.5;
+  REQUIRE(write_record(*posix_file_system(), tune.path("db"), record).ok());
+  const CommandResult listed = run_command({JFA_TOOL, "precompile", "--tuned", tune.path("db"), "--list"});
+  CHECK(listed.output == "forward-bf16-d16-compute_90a,query_stages=1\n");
+  const std::string bundle = tune.path("kernels.jfab");
+  const CommandResult made = run_command({JFA_TOOL, "precompile", "--tuned", tune.path("db"), "-o", bundle});
+  REQUIRE_MESSAGE(made.exit_code == 0, made.error);
+  const CommandResult held = run_command({JFA_TOOL, "bundle", "list", bundle});
+  CHECK(has(held.output, "tuning-database"));
+  CHECK(has(held.output, "forward-bf16-d16-compute_90a-query_stages=1"));
+  const CommandResult ran =
+      run_command({JFA_TOOL, "bench", "--device", "sim:sm_90a?sms=1", "--shapes", tune.path("shapes.json"),
+                   "--only", "own", "--repeat", "1"},
+                  {"JFA_BUNDLES=" + bundle, "JFA_CACHE=off", "JFA_COMPILE=never", "JFA_VERBOSE=2"});
+  CHECK_MESSAGE(ran.exit_code == 0, ran.error);
+  CHECK(has(ran.error, "exec,sim:sm_90a?sms=1,forward,forward-bf16-d16-compute_90a"));
+  CHECK(has(ran.error, "load,sim:sm_90a?sms=1,forward-bf16-d16-compute_90a-query_stages=1"));
+  CHECK(!has(ran.error, "load,sim:sm_90a?sms=1,forward-bf16-d16-compute_90a,"));
+}
+
+TEST_CASE("jfa emit --explain says which record a call takes, and why") {
+  const Tune tune;
+  TuningRecord record;
+  record.problem = class_named("forward-bf16-d128-sm_90a.n12-q9-k9").value();
+  record.device = {"NVIDIA H200", 132};
+  record.winner = parse_tuning("query_stages=1").value();
+  record.winner_ratio = 0.5;
+  REQUIRE(write_record(*posix_file_system(), tune.path("db"), record).ok());
+  const auto explained = [&](const char* rows, std::vector<std::string> more = {}) {
+    std::vector<std::string> line{
+        JFA_TOOL, "emit",       "--explain", "--target",          "sm_90a",       "--head-dim",
+        "128",    "--heads",    "4",         "--batch",           "1024",         "--query-rows",
+        rows,     "--key-rows", rows,        "--tuning-database", tune.path("db")};
+    line.insert(line.end(), more.begin(), more.end());
+    const CommandResult result = run_command(line);
+    return result.output + result.error;
+  };
+  CHECK(has(explained("524288"),
+            "nvidia-h200-132.forward-bf16-d128-sm_90a.n12-q9-k9 (the class itself): query_stages=1"));
+  CHECK(has(explained("1048576"),
+            "the nearest class, 2 powers of two from forward-bf16-d128-sm_90a.n12-q10-k10"));
+  CHECK(has(explained("8388608"), "further than a factor of 4"));
+  CHECK(has(explained("524288", {"--pass", "backward"}), "has no class of backward-bf16-d128-sm_90a"));
+  CHECK(has(explained("524288", {"--gpu", "H100"}), "no record of sm_90a for a GPU 'H100'"));
+  record.device = {"NVIDIA H100", 132};
+  REQUIRE(write_record(*posix_file_system(), tune.path("db"), record).ok());
+  CHECK(has(explained("524288"), "choose one by --gpu"));
+  CHECK(has(explained("524288", {"--gpu", "H100"}), "nvidia-h100-132.forward"));
+}
+
 TEST_CASE("what cannot be swept is said") {
   const Tune tune;
   const auto refused = [&](std::vector<std::string> line, const char* part) {
