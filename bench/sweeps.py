@@ -1,4 +1,10 @@
-"""What a database of `jfa tune export` has to show: ratios of candidates by knob."""
+"""What a database of `jfa tune export` has to show: ratios of candidates by knob.
+
+    python3 bench/sweeps.py sweep.json      # how much each knob matters, class by class
+"""
+
+import json
+import sys
 
 
 def knobs_of(tuning):
@@ -24,3 +30,22 @@ def range_of(record, knob):
     the knob matters to the class."""
     ratios = [1.0] + [ratio for _, ratio, _, _, alone, _ in points(record).get(knob, []) if alone]
     return min(ratios), max(ratios)
+
+
+def describe(records):
+    """Lines: of every knob and pass, in how many classes it gains or loses more than 1 %, and the extremes."""
+    lines = []
+    knobs = sorted({(record["class"].split("-")[0], knob) for record in records for knob in points(record)})
+    for direction, knob in knobs:
+        ranges = [(*range_of(record, knob), record["shapes"][0]["name"]) for record in records
+                  if record["class"].startswith(direction) and knob in points(record)]
+        best, worst = min(ranges), max(ranges, key=lambda entry: entry[1])
+        lines.append(f"{direction:9}{knob:20} alone: gains over 1 % in {sum(low < 0.99 for low, _, _ in ranges)} of "
+                     f"{len(ranges)} classes, best {best[0]:.3f} ({best[2]}), worst {worst[1]:.3f} ({worst[2]})")
+    return lines
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as file:
+        report = json.load(file)
+    print("\n".join(describe(report.get("records", [report]))))

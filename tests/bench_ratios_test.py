@@ -59,6 +59,9 @@ class SweepsTest(unittest.TestCase):
     def test_a_knob_matters_by_what_it_does_alone(self):
         self.assertEqual(sweeps.range_of(self.RECORD, "a"), (1.0, 1.25))
         self.assertEqual(sweeps.range_of(self.RECORD, "b"), (1.0, 1.0))
+        record = self.RECORD | {"class": "forward-bf16", "shapes": [{"name": "s"}]}
+        self.assertEqual(len(sweeps.describe([record])), 2)
+        self.assertIn("gains over 1 % in 0 of 1 classes, best 1.000 (s), worst 1.250 (s)", sweeps.describe([record])[0])
 
 
 if __name__ == "__main__":
