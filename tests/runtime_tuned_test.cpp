@@ -88,7 +88,7 @@ TEST_CASE(
   CHECK(fake_driver().launches.size() == launches);
 }
 
-TEST_CASE("what the call says counts, then the database; an empty tuning is the defaults") {
+TEST_CASE("what the call says counts, then the database, an empty tuning is the defaults") {
   Tuned it;
   write(it.device, it.path(), 100, "query_stages=1");
   REQUIRE(it.device.use_tuning_database(it.path()).ok());
@@ -127,7 +127,7 @@ TEST_CASE("a winner that no kernel can be made of is one warning, and the defaul
   CHECK(contains(warnings[1], "left out for the defaults"));
 }
 
-TEST_CASE("a database comes before the first kernel; one that is not there is refused") {
+TEST_CASE("a database comes before the first kernel, one that is not there is refused") {
   Tuned it;
   write(it.device, it.path(), 100, "query_stages=1");
   CHECK(it.device.use_tuning_database(it.directory / "absent").kind() == ErrorKind::kUnavailable);
@@ -137,7 +137,7 @@ TEST_CASE("a database comes before the first kernel; one that is not there is re
   CHECK(contains(late.message(), "has loaded kernels already"));
 }
 
-TEST_CASE("the environment names a database for every device; a wrong name is a warning") {
+TEST_CASE("the environment names a database for every device, a wrong name is a warning") {
   std::vector<std::string> warnings;
   test::TemporaryDirectory directory;
   test::reset_fake_driver();

@@ -24,7 +24,7 @@ TuningRecord record_of(const char* class_name, const char* winner, const TunedDe
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST_CASE("sizes are powers of two, rounded by ratio; lengths are means") {
+TEST_CASE("sizes are powers of two, rounded by ratio, lengths are means") {
   CHECK(size_class({1152, 1152 * 256, 1152 * 100, 4}, false) == SizeClass{12, 8, 7});  // 4608, 256, 100
   CHECK(size_class({1, 22, 23, 1}, false) == SizeClass{0, 4, 5});                      // around 16 sqrt 2
   CHECK(size_class({1, 45, 46, 1}, false) == SizeClass{0, 5, 6});
@@ -63,7 +63,7 @@ TEST_CASE("dtype, window, groups, pass, head_dim and a shared query tell classes
   }
 }
 
-TEST_CASE("the nearest class serves, unless all are far; other devices and targets do not count") {
+TEST_CASE("the nearest class serves, unless all are far, other devices and targets do not count") {
   const TunedClasses tuned(
       {record_of("forward-bf16-d128-sm_90a.n12-q9-k9", "query_stages=1"),
        record_of("forward-bf16-d128-sm_90a.n12-q7-k7", "query_stages=3"),

@@ -93,7 +93,7 @@ TEST_CASE("what is no record is refused with what is wrong") {
   has(refusal(with(text, "\"policy\"", "\"politics\"")), "policy");
 }
 
-TEST_CASE("a directory: one file a record, replaced whole; a damaged one is left out by name") {
+TEST_CASE("a directory: one file a record, replaced whole, a damaged one is left out by name") {
   const test::TemporaryDirectory directory;
   const auto files = posix_file_system();
   const std::string path = directory / "a/db";

@@ -36,7 +36,7 @@ constexpr double kCompileTimeout_s = 300;
 constexpr double kGpuTimeout_s = 60;
 constexpr double kSimulatorTimeout_s = 900;
 constexpr std::size_t kLeastRounds = 3;
-constexpr double kCheckShare = 0.65;  // of a class's time; the rest is for rounds
+constexpr double kCheckShare = 0.75;  // of a class's time; the rest is for rounds
 constexpr std::chrono::seconds kWriteInterval{1};
 
 std::string words(const Tuning& tuning) { return tuning.empty() ? "the defaults" : to_string(tuning); }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint8_t kStale = 0xff;
 // Of a tensor that is larger, so many pieces are compared. Bytes of a piece: rows of a few tiles.
-constexpr std::uint64_t kWholeBytes = 8ull << 20;
+constexpr std::uint64_t kWholeBytes = 4ull << 20;
 constexpr std::uint64_t kPieceBytes = 64ull << 10;
 constexpr std::uint64_t kPieces = kWholeBytes / kPieceBytes;
 constexpr std::size_t kPieceElements = kPieceBytes / 2;
