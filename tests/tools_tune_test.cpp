@@ -113,8 +113,9 @@ TEST_CASE("a sweep on a simulated device checks every candidate and says that it
     CHECK(again.output.empty());
     CHECK(std::filesystem::last_write_time(record_file(tune.path("db"), records[0])) == written);
   }
-  SUBCASE("shards are the whole, by file") {
-    CHECK(tune.sweep("0", {"--shard", "0/2"}).exit_code == 0);
+  SUBCASE("shards and devices side by side are the whole, by file") {
+    // One of them by two devices side by side.
+    CHECK(tune.sweep("0", {"--shard", "0/2", "--device", "sim:sm_90a?sms=1&seed=1"}).exit_code == 0);
     CHECK(tune.sweep("1", {"--shard", "1/2"}).exit_code == 0);
     std::vector<std::string> line{"import", "-o", tune.path("both")};
     for (const char* part : {"0", "1"})
@@ -301,7 +302,8 @@ TEST_CASE("what cannot be swept is said") {
   refused(with({"--shard", "2/2"}), "--shard '2/2'");
   refused(with({"--only", "huge"}), "has no shape 'huge'");
   refused(with({"--pass", "sideways"}), "sideways");
-  refused(with({"--device", "sim:sm_90a,sim:sm_90a?sms=3"}), "of one kind of device");
+  refused(with({"--device", "sim:sm_90a?sms=3"}), "of one kind of device");
+  refused(with({"--device", "sim:sm_90a"}), "'sim:sm_90a' is named twice");
   refused({"show", tune.path("absent")}, "absent: cannot read");
 }
 

@@ -128,6 +128,9 @@ std::string TuneSweep::policy() const {
 
 Status TuneSweep::describe_device() {
   for (const std::string& name : options_.devices) {
+    if (std::ranges::count(options_.devices, name) > 1)
+      return Status::invalid_argument(
+          fmt::format("--device: '{}' is named twice, and candidates are timed alone", name));
     Result<Device> device = Device::open(name);
     if (!device) return device.status();
     const Device::Impl& impl = device->impl();
