@@ -130,6 +130,9 @@ TEST_CASE("the paths say which calls take clusters of two CTAs, and what they ar
   CHECK(why.find("sequences of 129 to 256 keys") != why.npos);
   CHECK(why.find("complete after one product") != why.npos);
   CHECK(why.find("not by a clock") != why.npos);
+  const std::string why_on = described(false, 2).at("paths")[0].at("why");
+  CHECK(why_on.find("asked for by two_cta = 2") != why_on.npos);
+  CHECK(why_on.find("model") == why_on.npos);
   for (const auto& entry : own.at("entries")) {
     const bool pairs = entry.at("name") == "jfa_backward_two_cta";
     CHECK(entry.value("cluster", 1) == (pairs ? 2 : 1));
