@@ -56,10 +56,10 @@ struct Work {
   // Items belong to a cluster by their place in the list: both CTAs draw the same ones.
   __device__ static inline void draw(ItemQueue<KeyTile>& queue, const TwoCtaArguments& arguments) {
     const i32 heads = arguments.query_heads / config::kGroups;
-    const i32 items = arguments.header->two_cta_tile_count * heads;
+    const u32 items = static_cast<u32>(arguments.header->two_cta_tile_count) * heads;
     Ring<kItemStages> ring;
-    for (i32 index = blockIdx.x / kCtas; index < items; index += gridDim.x / kCtas)
-      push_item(queue, ring, arguments.tiles[index / heads], index % heads);
+    for (u32 index = blockIdx.x / kCtas; index < items; index += gridDim.x / kCtas)
+      push_item(queue, ring, arguments.tiles[index / heads], static_cast<i32>(index % heads));
     push_item(queue, ring, KeyTile{}, -1);
   }
 
