@@ -131,6 +131,9 @@ TEST_CASE("a database comes before the first kernel, one that is not there is re
   Tuned it;
   write(it.device, it.path(), 100, "query_stages=1");
   CHECK(it.device.use_tuning_database(it.directory / "absent").kind() == ErrorKind::kUnavailable);
+  const Status nameless = it.device.use_tuning_database("");
+  CHECK(nameless.kind() == ErrorKind::kUnavailable);
+  CHECK(contains(nameless.message(), "'': cannot read"));
   REQUIRE(run(it.device, 100).ok());
   const Status late = it.device.use_tuning_database(it.path());
   CHECK(late.kind() == ErrorKind::kInvalidArgument);
