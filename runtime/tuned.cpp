@@ -92,6 +92,12 @@ Status resolve_all(Device::Impl& device, const KernelSpec& spec, const Tuning* t
   return any ? Status() : usual;
 }
 
+std::vector<Tuning> tunings_of(const Device::Impl& device, const KernelSpec& spec, const Tuning* tuning) {
+  if (tuning) return {relevant(*tuning, spec)};
+  if (const TunedClasses* tuned = device.tuned.load(std::memory_order_acquire)) return tuned->tunings(spec);
+  return {relevant(device.tuning, spec)};
+}
+
 TunedDevice tuned_device(const Device::Impl& device) {
   // Behind it are options of the simulation.
   const std::size_t options =
