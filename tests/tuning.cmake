@@ -17,5 +17,5 @@ if(TARGET jfa-tune)
     TIMEOUT 300)
   target_compile_definitions(tools_tune_test PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>"
                              JFA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  add_dependencies(tools_tune_test jfa jfa-tune)
+  add_dependencies(tools_tune_test jfa jfa-bench jfa-tune)
 endif()
