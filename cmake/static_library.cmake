@@ -10,7 +10,7 @@ if(NOT JFA_BFD_LINKER OR NOT CMAKE_OBJCOPY)
   message(FATAL_ERROR "GNU ld (ld.bfd) and objcopy are needed: install binutils")
 endif()
 
-set(jfa_parts jfa_runtime jfa_cache jfa_generator jfa_version)
+set(jfa_parts jfa_runtime jfa_tuning jfa_cache jfa_generator jfa_version)
 if(TARGET jfa_simulator)
   list(APPEND jfa_parts jfa_simulator)
 endif()

@@ -1,29 +1,14 @@
 // What may be chosen of a kernel beyond its specialisation: every knob has a name, a range and a default.
 #pragma once
 
-#include <compare>
-#include <map>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "generator/spec.h"
+#include "jfa/tuning.h"
 
 namespace jfa {
-
-/// Values by the names of knobs; a knob that is not named keeps its default.
-struct Tuning {
-  std::map<std::string, int, std::less<>> values;
-
-  bool empty() const { return values.empty(); }
-  auto operator<=>(const Tuning&) const = default;
-};
-
-/// Of "name=value,name=value"; kInvalidArgument naming the piece that is none. Empty text: no value.
-Result<Tuning> parse_tuning(std::string_view text);
-/// The same text again, names in order.
-std::string to_string(const Tuning& tuning);
 
 /// One knob of a target: one that all have (generator/plan/knobs.h) or one of its plan file.
 struct Knob {

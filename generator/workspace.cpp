@@ -51,8 +51,9 @@ int broadcast_parts(int resident, std::int64_t key_heads, std::int64_t capacity)
   std::int64_t best = 1;
   double least_idle = 1;
   for (std::int64_t rounds = 1; rounds <= capacity; ++rounds) {
-    const std::int64_t parts = std::max<std::int64_t>(1, rounds * resident / key_heads);
-    if (parts > capacity) break;
+    const std::int64_t wanted = std::max<std::int64_t>(1, rounds * resident / key_heads);
+    if (wanted > capacity && rounds > 1) break;
+    const std::int64_t parts = std::min(wanted, capacity);  // few tiles: one a part
     const std::int64_t items = parts * key_heads;
     const std::int64_t places = tiles_of(items, resident) * resident;
     const double idle = 1 - static_cast<double>(items) / static_cast<double>(places);

@@ -16,6 +16,7 @@
 #include "runtime/kernels.h"
 #include "runtime/launches.h"
 #include "runtime/residence.h"
+#include "runtime/tuned.h"
 #include "runtime/validate.h"
 #include "runtime/workspace.h"
 #include "templates/attention/parameters.h"
@@ -55,7 +56,7 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const Tensor& outp
                         cu_stream);
   }
 
-  const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
+  const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, *valid, call.tuning, cu_stream);
   if (!kernels) return kernels.status();
   if (watch && watch->traces()) watch->loaded(**kernels);
   const WorkspaceMap map = workspace_map((*kernels)->plan, workspace_shape(*valid));
@@ -121,7 +122,7 @@ Status status(Device& device, Workspace workspace, Stream stream) {
 Status supported(const Configuration& configuration) {
   const Result<KernelSpec> spec = specialize(configuration);
   if (!spec) return spec.status();
-  return jfa::plan(*spec).status();
+  return jfa::plan(*spec, configuration.tuning ? *configuration.tuning : Tuning()).status();
 }
 
 std::vector<std::int64_t> supported_head_dims() {
@@ -138,7 +139,7 @@ Status prepare(Device& device, const Configuration& configuration) {
   if (Status status = impl.usable(); !status.ok()) return status;
   const Result<KernelSpec> spec = specialize(configuration, impl.target);
   if (!spec) return spec.status();
-  return resolve(impl, *spec).status();
+  return resolve_all(impl, *spec, configuration.tuning);
 }
 
 }  // namespace jfa

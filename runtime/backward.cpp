@@ -76,7 +76,7 @@ Status enqueue(Device::Impl& impl, const AttentionCall& call, const BackwardTens
     return status.ok() ? clear_gradients(impl, *tensors, cu_stream) : status;
   }
 
-  const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, cu_stream);
+  const Result<const LoadedKernels*> kernels = kernels_for(impl, *spec, *valid, call.tuning, cu_stream);
   if (!kernels) return kernels.status();
   if (watch && watch->traces()) watch->loaded(**kernels);
   const Result<BackwardPath> path =

@@ -137,7 +137,18 @@ static_assert(sizeof(jfa_call) >= kFirstCallBytes);
 static_assert(sizeof(jfa_configuration) >= kFirstConfigurationBytes);
 static_assert(sizeof(jfa_cache_stats) >= kFirstCacheStatsBytes);
 
-Status convert(const jfa_call& given, jfa::AttentionCall* out) {
+// Of a structure's text, which may be null.
+Status convert_tuning(const char* text, jfa::Tuning* values, const jfa::Tuning** out) {
+  if (!text) return {};
+  Result<jfa::Tuning> tuning = jfa::parse_tuning(text);
+  if (!tuning) return tuning.status();
+  *values = *std::move(tuning);
+  *out = values;
+  return {};
+}
+
+// What `out` points to lies in `tuning`.
+Status convert(const jfa_call& given, jfa::AttentionCall* out, jfa::Tuning* tuning) {
   jfa_call in;
   if (Status status = jfa::read_structure("jfa_call", &given, kFirstCallBytes, &in); !status.ok())
     return status;
@@ -158,10 +169,10 @@ Status convert(const jfa_call& given, jfa::AttentionCall* out) {
   if (in.has_window) out->window = in.window;
   if (in.has_scale) out->scale = in.scale;
   out->deterministic = in.deterministic != 0;
-  return {};
+  return convert_tuning(in.tuning, tuning, &out->tuning);
 }
 
-Status convert(const jfa_configuration& given, jfa::Configuration* out) {
+Status convert(const jfa_configuration& given, jfa::Configuration* out, jfa::Tuning* tuning) {
   jfa_configuration in;
   if (Status status = jfa::read_structure("jfa_configuration", &given, kFirstConfigurationBytes, &in);
       !status.ok())
@@ -173,7 +184,7 @@ Status convert(const jfa_configuration& given, jfa::Configuration* out) {
   out->broadcast_q = in.broadcast_q != 0;
   if (in.groups != 0) out->groups = in.groups;
   if (in.target) out->target = in.target;
-  return {};
+  return convert_tuning(in.tuning, tuning, &out->tuning);
 }
 
 jfa::Workspace convert(const jfa_workspace* workspace) {
@@ -249,6 +260,13 @@ jfa_error jfa_fill(jfa_device* device, uint64_t destination, uint8_t byte, uint6
   });
 }
 
+jfa_error jfa_device_use_tuning_database(jfa_device* device, const char* path) {
+  return guarded([&]() -> Status {
+    if (Status status = check_present({{"device", device}, {"path", path}}); !status.ok()) return status;
+    return device->device.use_tuning_database(path);
+  });
+}
+
 jfa_error jfa_synchronize(jfa_device* device, jfa_stream stream) {
   return guarded([&]() -> Status {
     if (Status status = check_present({{"device", device}}); !status.ok()) return status;
@@ -262,8 +280,9 @@ jfa_error jfa_forward(jfa_device* device, const jfa_call* call, const jfa_tensor
     Status status = check_present({{"device", device}, {"call", call}, {"output", output}});
     if (!status.ok()) return status;
     jfa::AttentionCall attention;
+    jfa::Tuning tuning;
     jfa::Tensor result;
-    if (status = convert(*call, &attention); !status.ok()) return status;
+    if (status = convert(*call, &attention, &tuning); !status.ok()) return status;
     if (status = convert("output", *output, &result); !status.ok()) return status;
     return jfa::forward(device->device, attention, result, lse, convert(workspace), stream);
   });
@@ -274,7 +293,8 @@ jfa_error jfa_workspace_bytes(const jfa_call* call, uint64_t* bytes) {
     Status status = check_present({{"call", call}, {"bytes", bytes}});
     if (!status.ok()) return status;
     jfa::AttentionCall attention;
-    if (status = convert(*call, &attention); !status.ok()) return status;
+    jfa::Tuning tuning;
+    if (status = convert(*call, &attention, &tuning); !status.ok()) return status;
     return store(jfa::workspace_bytes(attention), bytes);
   });
 }
@@ -293,9 +313,10 @@ jfa_error jfa_backward(jfa_device* device, const jfa_call* call, const jfa_tenso
                                    {"value_grad", value_grad}});
     if (!status.ok()) return status;
     jfa::AttentionCall attention;
+    jfa::Tuning tuning;
     jfa::OutputGradient gradient;
     jfa::Tensor result, query, key, value;
-    if (status = convert(*call, &attention); !status.ok()) return status;
+    if (status = convert(*call, &attention, &tuning); !status.ok()) return status;
     if (status = convert("output", *output, &result); !status.ok()) return status;
     if (status = convert(*output_grad, &gradient); !status.ok()) return status;
     if (status = convert("query_grad", *query_grad, &query); !status.ok()) return status;
@@ -312,8 +333,9 @@ jfa_error jfa_backward_workspace_bytes(const jfa_call* call, const jfa_output_gr
     Status status = check_present({{"call", call}, {"output_grad", output_grad}, {"bytes", bytes}});
     if (!status.ok()) return status;
     jfa::AttentionCall attention;
+    jfa::Tuning tuning;
     jfa::OutputGradient gradient;
-    if (status = convert(*call, &attention); !status.ok()) return status;
+    if (status = convert(*call, &attention, &tuning); !status.ok()) return status;
     if (status = convert(*output_grad, &gradient); !status.ok()) return status;
     return store(jfa::backward_workspace_bytes(attention, gradient), bytes);
   });
@@ -332,7 +354,8 @@ jfa_error jfa_supported(const jfa_configuration* configuration) {
     Status status = check_present({{"configuration", configuration}});
     if (!status.ok()) return status;
     jfa::Configuration wanted;
-    if (status = convert(*configuration, &wanted); !status.ok()) return status;
+    jfa::Tuning tuning;
+    if (status = convert(*configuration, &wanted, &tuning); !status.ok()) return status;
     return jfa::supported(wanted);
   });
 }
@@ -353,7 +376,8 @@ jfa_error jfa_prepare(jfa_device* device, const jfa_configuration* configuration
     Status status = check_present({{"device", device}, {"configuration", configuration}});
     if (!status.ok()) return status;
     jfa::Configuration wanted;
-    if (status = convert(*configuration, &wanted); !status.ok()) return status;
+    jfa::Tuning tuning;
+    if (status = convert(*configuration, &wanted, &tuning); !status.ok()) return status;
     return jfa::prepare(device->device, wanted);
   });
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/tuned.h"
 #include "runtime/validate.h"
 #include "templates/attention/parameters.h"
 
@@ -29,10 +30,18 @@ Result<KernelSpec> specialize_call(const AttentionCall& call, Pass pass, Target 
   return specialize(configuration, target);
 }
 
-Result<const LoadedKernels*> kernels_for(Device::Impl& device, const KernelSpec& spec, CUstream stream) {
-  if (const LoadedKernels* kernels = device.kernels.find(spec)) return kernels;
+Result<const LoadedKernels*> kernels_for(Device::Impl& device, const KernelSpec& spec, const ValidCall& valid,
+                                         const Tuning* tuning, CUstream stream) {
+  KernelQuery query{spec, {}, tuning};
+  const TunedClasses* tuned = device.tuned.load(std::memory_order_acquire);
+  if (tuned && !tuning)
+    query.size =
+        size_class({valid.batch, valid.query.rows, valid.key.rows, valid.query.heads}, spec.broadcast_q);
+  if (const LoadedKernels* kernels = device.kernels.find(query)) return kernels;
+  // A class that is met for the first time, of kernels that are loaded: nothing stands in a capture's way.
+  if (const LoadedKernels* kernels = route_to_loaded(device, query)) return kernels;
   if (Status status = refuse_cold_capture(device, spec, stream); !status.ok()) return status;
-  return resolve(device, spec);
+  return resolve(device, query);
 }
 
 Status clear_header(Device::Impl& device, Workspace workspace,

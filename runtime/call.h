@@ -21,7 +21,8 @@ inline constexpr std::int64_t kItemLimit = 0x7fffffff;
 Result<KernelSpec> specialize_call(const AttentionCall& call, Pass pass, Target target);
 
 /// The loaded kernels; compiles and loads them if this is the first call, which a capture refuses.
-Result<const LoadedKernels*> kernels_for(Device::Impl& device, const KernelSpec& spec, CUstream stream);
+Result<const LoadedKernels*> kernels_for(Device::Impl& device, const KernelSpec& spec, const ValidCall& valid,
+                                         const Tuning* tuning, CUstream stream);
 
 /// There is nothing to compute, but status() may be asked of the caller's workspace.
 /// others: what the call was given, which the workspace must not overlap.

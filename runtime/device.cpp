@@ -13,6 +13,7 @@
 #include "runtime/fork_guard.h"
 #include "runtime/log.h"
 #include "runtime/ranges.h"
+#include "runtime/tuned.h"
 #include "text/foreign_text.h"
 
 namespace jfa {
@@ -121,6 +122,7 @@ Result<std::shared_ptr<Device::Impl>> Device::Impl::attach(const DeviceSource& s
   if (log_wants(LogLevel::kInfo))
     log(LogLevel::kInfo, log_record({"device", impl->name, impl->gpu_name, impl->target_name,
                                      fmt::format("{}", impl->sm_count)}));
+  use_environment_tuning(*impl);
   return impl;
 }
 
@@ -202,6 +204,8 @@ Result<Device> Device::open(std::string_view name) {
 const std::string& Device::name() const { return impl_->name; }
 const std::string& Device::target() const { return impl_->target_name; }
 bool Device::simulated() const { return impl_->name.starts_with(kSimulatedPrefix); }
+
+Status Device::use_tuning_database(const std::string& path) { return jfa::use_tuning_database(*impl_, path); }
 
 Result<std::uint64_t> Device::allocate(std::uint64_t bytes) {
   CUdeviceptr address = 0;

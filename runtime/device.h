@@ -5,8 +5,10 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "generator/spec.h"
 #include "generator/tuning.h"
@@ -14,6 +16,7 @@
 #include "runtime/driver.h"
 #include "runtime/kernels.h"
 #include "runtime/offset_reports.h"
+#include "tuning/tuned_classes.h"
 
 namespace jfa {
 
@@ -51,6 +54,10 @@ struct Device::Impl {
   std::string target_name;
   /// Of every kernel of this device, in place of the defaults; set before the first kernel is asked for.
   Tuning tuning;
+  /// What a tuning database has for this device; null without one. Set before the first kernel is asked for.
+  std::atomic<const TunedClasses*> tuned{nullptr};
+  /// Tunings of the database whose kernels are not to be had; the defaults stand in. Under kernels.mutex().
+  std::set<std::pair<KernelSpec, Tuning>> absent_tunings;
   int sm_count = 0;
   int gpu_count = 0;  // that this process sees
 

@@ -177,39 +177,62 @@ bool LoadedKernels::has_clusters() const {
 }
 
 KernelTable::~KernelTable() {
-  for (std::atomic<Node*>& bucket : buckets_) {
-    for (Node* node = bucket.load(std::memory_order_relaxed); node;) delete std::exchange(node, node->next);
+  for (std::atomic<Route*>& bucket : buckets_) {
+    for (Route* route = bucket.load(std::memory_order_relaxed); route;)
+      delete std::exchange(route, route->next);
   }
 }
 
-std::size_t KernelTable::bucket_of(const KernelSpec& spec) {
+std::size_t KernelTable::bucket_of(const KernelQuery& query) {
+  const KernelSpec& spec = query.spec;
   std::size_t hash = static_cast<std::size_t>(spec.window ? *spec.window + 1 : 0);
   for (const int field : {static_cast<int>(spec.pass), static_cast<int>(spec.dtype), spec.padded_dim,
-                          static_cast<int>(spec.broadcast_q), spec.groups, static_cast<int>(spec.target)})
+                          static_cast<int>(spec.broadcast_q), spec.groups, static_cast<int>(spec.target),
+                          int{query.size.items} + 32 * query.size.query_rows + 1024 * query.size.key_rows})
     hash = hash * 31 + static_cast<std::size_t>(field);
   return hash % std::tuple_size_v<decltype(buckets_)>;
 }
 
-const LoadedKernels* KernelTable::find(const KernelSpec& spec) const {
-  for (const Node* node = buckets_[bucket_of(spec)].load(std::memory_order_acquire); node; node = node->next)
-    if (node->kernels.plan.spec == spec) return &node->kernels;
+const LoadedKernels* KernelTable::find(const KernelQuery& query) const {
+  for (const Route* route = buckets_[bucket_of(query)].load(std::memory_order_acquire); route;
+       route = route->next) {
+    const bool same_tuning = query.tuning ? route->tuning && *route->tuning == *query.tuning : !route->tuning;
+    if (same_tuning && route->size == query.size && route->spec == query.spec) return route->kernels;
+  }
   return nullptr;
 }
 
-const LoadedKernels* KernelTable::insert(LoadedKernels kernels) {
-  std::atomic<Node*>& bucket = buckets_[bucket_of(kernels.plan.spec)];
-  Node* node = new Node{std::move(kernels), bucket.load(std::memory_order_relaxed)};
-  bucket.store(node, std::memory_order_release);
-  return &node->kernels;
+const LoadedKernels* KernelTable::loaded(const KernelSpec& spec, const Tuning& unusual) const {
+  const auto found = std::ranges::find_if(loaded_, [&](const LoadedKernels& kernels) {
+    return kernels.plan.spec == spec && kernels.plan.tuning == unusual;
+  });
+  return found == loaded_.end() ? nullptr : &*found;
 }
 
-Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spec) {
-  if (const LoadedKernels* found = device.kernels.find(spec)) return found;
-  const Result<KernelPlan> plan = jfa::plan(spec, relevant(device.tuning, spec));
+const LoadedKernels* KernelTable::insert(LoadedKernels kernels) {
+  return &loaded_.emplace_back(std::move(kernels));
+}
+
+const LoadedKernels* KernelTable::route(const KernelQuery& query, const LoadedKernels* kernels) {
+  if (const LoadedKernels* found = find(query)) return found;
+  std::atomic<Route*>& bucket = buckets_[bucket_of(query)];
+  bucket.store(new Route{query.spec, query.size, query.tuning ? std::optional(*query.tuning) : std::nullopt,
+                         kernels, bucket.load(std::memory_order_relaxed)},
+               std::memory_order_release);
+  return kernels;
+}
+
+Result<const LoadedKernels*> load_kernels(Device::Impl& device, const KernelSpec& spec,
+                                          const Tuning& tuning) {
+  const Result<KernelPlan> plan = jfa::plan(spec, tuning);
   if (!plan) return plan.status();
+  {
+    std::lock_guard lock(device.kernels.mutex());
+    if (const LoadedKernels* found = device.kernels.loaded(spec, plan->tuning)) return found;
+  }
   const KernelSource source = emit(*plan, device.line_info);
   const Range range((call_watchers.load(std::memory_order_relaxed) & kRangeWatcher) != 0,
-                    ("load " + name(spec)).c_str());
+                    ("load " + name(*plan)).c_str());
 
   // An image that the driver refuses is thrown out of the cache. Another place may have a better one; the
   // last resort is to make it anew, once.
@@ -221,7 +244,7 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spe
     if (!image) return image.status();
     const HeldLog held;  // a callback may load kernels itself
     std::lock_guard lock(device.kernels.mutex());
-    if (const LoadedKernels* found = device.kernels.find(spec)) return found;
+    if (const LoadedKernels* found = device.kernels.loaded(spec, plan->tuning)) return found;
     if (Status status = device.make_pool(); !status.ok()) return status;
     if (Status status = device.make_reports(); !status.ok()) return status;
     bool image_refused = false;

@@ -6,13 +6,16 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "generator/plan.h"
 #include "jfa/attention.h"
+#include "tuning/problem_class.h"
 
 namespace jfa {
 
@@ -37,8 +40,15 @@ struct LoadedKernels {
   bool has_clusters() const;
 };
 
+/// What a call's kernels are found by.
+struct KernelQuery {
+  const KernelSpec& spec;
+  SizeClass size = {};             // where a database has tunings by size; else left out
+  const Tuning* tuning = nullptr;  // the caller's
+};
+
 /// Grows only: a kernel stays loaded for the life of its device, because a captured graph may still launch
-/// it. That is what lets readers go without a lock.
+/// it. That is what lets readers go without a lock. Several queries may lead to one kernel.
 class KernelTable {
  public:
   KernelTable() = default;
@@ -47,26 +57,36 @@ class KernelTable {
   KernelTable& operator=(const KernelTable&) = delete;
 
   /// nullptr if it is not there. Wait-free.
-  const LoadedKernels* find(const KernelSpec& spec) const;
-  /// The caller holds mutex() and has looked for it.
+  const LoadedKernels* find(const KernelQuery& query) const;
+  /// The caller of the following holds mutex().
+  /// nullptr if no kernel of that plan is loaded.
+  const LoadedKernels* loaded(const KernelSpec& spec, const Tuning& unusual) const;
   const LoadedKernels* insert(LoadedKernels kernels);
+  /// From now on find(query) gives `kernels`, which are of this table; what it gives already stays.
+  const LoadedKernels* route(const KernelQuery& query, const LoadedKernels* kernels);
+  bool empty() const { return loaded_.empty(); }
   /// For those who add: loading happens under it, once a specialisation.
   std::mutex& mutex() { return mutex_; }
 
  private:
-  struct Node {
-    LoadedKernels kernels;
-    Node* next;
+  struct Route {
+    KernelSpec spec;
+    SizeClass size;
+    std::optional<Tuning> tuning;
+    const LoadedKernels* kernels;
+    Route* next;
   };
-  static std::size_t bucket_of(const KernelSpec& spec);
+  static std::size_t bucket_of(const KernelQuery& query);
 
-  std::array<std::atomic<Node*>, 256> buckets_{};
+  std::array<std::atomic<Route*>, 256> buckets_{};
+  std::deque<LoadedKernels> loaded_;  // addresses stay
   std::mutex mutex_;
 };
 
-/// Compiles (or finds in the cache) and loads what `spec` asks for, unless it is there already.
+/// Compiles (or finds in the cache) and loads the kernels of `spec` with `tuning`, unless they are there
+/// already.
 /// Errors: of plan(), NVRTC and the cache; kDevice from loading, with the driver's log in detail();
 /// kUnsupported if two_cta is on and the device cannot place its clusters.
-Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelSpec& spec);
+Result<const LoadedKernels*> load_kernels(Device::Impl& device, const KernelSpec& spec, const Tuning& tuning);
 
 }  // namespace jfa

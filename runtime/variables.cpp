@@ -18,6 +18,8 @@ constexpr Variable kVariables[] = {
     {"JFA_CACHE_LOCK_WAIT_MS", "milliseconds", "`60000`",
      "how long to wait for another process that compiles the same kernel"},
     {"JFA_COMPILE", "`auto`, `never`", "`auto`", "`never`: a kernel that is not at hand is an error"},
+    {"JFA_TUNING_DB", "file or directory", "none",
+     "a tuning database, read when a device is opened: calls take its kernels (docs/tuning.md)"},
     {"JFA_VERBOSE", "`0`, `1`, `2`", "`0`",
      "`1`: warnings, compilations, cache hits and misses; `2`: also a line a call"},
     {"JFA_CHECK_OFFSETS", "`0`, `1`", "`0`",

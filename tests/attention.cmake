@@ -15,7 +15,7 @@ jfa_add_test(bug_pool_test
 jfa_add_test(bug_pool_docs_test SOURCES bug_pool_docs_test.cpp command_runner.cpp LABELS tools)
 
 jfa_add_test(attention_tuning_test
-  SOURCES attention_tuning_test.cpp
-  LIBRARIES jfa_attention_harness jfa_runtime jfa_generator jfa_cuda_headers fmt::fmt
+  SOURCES attention_tuning_test.cpp command_runner.cpp
+  LIBRARIES jfa_attention_harness jfa_tuning jfa_cache jfa_runtime jfa_generator jfa_cuda_headers fmt::fmt
   LABELS simulator
   TIMEOUT 600)

@@ -7,7 +7,10 @@
 
 #include "generator/plan/family.h"
 #include "runtime/device.h"
+#include "runtime/tuned.h"
 #include "tests/backward_harness.h"
+#include "tests/command_runner.h"
+#include "tuning/database.h"
 
 namespace jfa::test {
 namespace {
@@ -68,6 +71,27 @@ TEST_CASE("9.0 by the pair of entries, with few parts") {
       tuned_device("sim:sm_90a?sms=3",
                    "short_one_pass=0,broadcast_one_pass=0,query_grad_items=4,split_parts=2,split_items=20,"
                    "split_long_items=30,long_key_tiles=64,least_part_tiles=5,broadcast_items=2"));
+}
+
+// The same tuning gives the same bits, wherever it comes from; a database is no licence to try anything.
+TEST_CASE("bug-pool 13: with a database the first call is right, the second the same, and inputs stay") {
+  const TemporaryDirectory directory;
+  Device device = Device::open("sim:sm_90a?sms=2&seed=5").value();
+  TuningRecord record;
+  record.problem.spec = spec_named("backward-bf16-d32-pma-compute_90a").value();
+  record.problem.size = size_class({3, 4, 212, 1}, true);
+  record.device = tuned_device(device.impl());
+  record.winner = parse_tuning("broadcast_items=1").value();
+  REQUIRE(write_record(*posix_file_system(), directory / "db", record).ok());
+  REQUIRE(device.use_tuning_database(directory / "db").ok());
+  Problem problem = flat_broadcast_problem(4, {9, 3, 200}, {1, 1}, 32);
+  randomize(problem, 7);
+  const BackwardProblem backward = with_random_gradient(problem, 8);
+  const BackwardResult first = check_backward(device, backward);  // also that nothing else is written
+  const BackwardResult second = check_backward(device, backward);
+  CHECK(first.gradients.query.values == second.gradients.query.values);
+  Device named = tuned_device("sim:sm_90a?sms=2&seed=6", "broadcast_items=1");
+  CHECK(first.gradients.query.values == check_backward(named, backward).gradients.query.values);
 }
 
 TEST_CASE("a value that does not fit is refused by the call") {

@@ -8,6 +8,7 @@ import unittest
 BENCH = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(BENCH))
 import ratios  # noqa: E402
+import sweeps  # noqa: E402
 
 
 def row(**libraries):
@@ -42,6 +43,25 @@ class RatiosTest(unittest.TestCase):
         self.assertEqual(described("peers-h200.json", "forward"),
                          "over 14 shapes jfa 1.83; over 1 shape jfa 1.76, cudnn 1.91")
         self.assertEqual(described("flex-h200.json", "backward"), "over 4 shapes jfa 2.17, flex_attention 0.72")
+
+
+class SweepsTest(unittest.TestCase):
+    RECORD = {"trials": [
+        {"tuning": "", "outcome": "timed", "ratio": [1, 1, 1], "times_ms": [[1]]},
+        {"tuning": "a=2", "outcome": "timed", "ratio": [1.25, 1.2, 1.3], "times_ms": [[1]]},
+        {"tuning": "a=1,b=3", "outcome": "won", "ratio": [0.5, 0.4, 0.6], "times_ms": [[1]]},
+        {"tuning": "b=4", "outcome": "failed", "reason": "signal 11"}]}
+
+    def test_a_candidate_stands_at_every_knob_that_it_changes(self):
+        self.assertEqual(sweeps.points(self.RECORD), {"a": [(1, 0.5, 0.4, 0.6, False, True), (2, 1.25, 1.2, 1.3, True, False)],
+                                                      "b": [(3, 0.5, 0.4, 0.6, False, True)]})
+
+    def test_a_knob_matters_by_what_it_does_alone(self):
+        self.assertEqual(sweeps.range_of(self.RECORD, "a"), (1.0, 1.25))
+        self.assertEqual(sweeps.range_of(self.RECORD, "b"), (1.0, 1.0))
+        record = self.RECORD | {"class": "forward-bf16", "shapes": [{"name": "s"}]}
+        self.assertEqual(len(sweeps.describe([record])), 2)
+        self.assertIn("gains over 1 % in 0 of 1 classes, best 1.000 (s), worst 1.250 (s)", sweeps.describe([record])[0])
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ static void test_bad_calls(jfa_device* device) {
   call.struct_bytes = 0;
   CHECK_ERROR(jfa_forward(device, &call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT, "struct_bytes is 0");
   call = good;
-  call.struct_bytes = sizeof call - 8;
+  call.struct_bytes = 280;
   CHECK_ERROR(jfa_forward(device, &call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
               "jfa_call.struct_bytes is 280: its first version has 288 bytes");
   call.struct_bytes = (uint64_t)1 << 40;
@@ -244,9 +244,9 @@ static void test_later_versions(jfa_device* device) {
   later.unknown[1] = 0x500;
   CHECK_ERROR(
       jfa_forward(device, &later.call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
-      "jfa_call.struct_bytes is 304: byte 297 is 0x5, of a field that this library, whose jfa_call has "
-      "288 bytes, does not know");
-  CHECK_ERROR(jfa_workspace_bytes(&later.call, &bytes), JFA_INVALID_ARGUMENT, "byte 297");
+      "jfa_call.struct_bytes is 312: byte 305 is 0x5, of a field that this library, whose jfa_call has "
+      "296 bytes, does not know");
+  CHECK_ERROR(jfa_workspace_bytes(&later.call, &bytes), JFA_INVALID_ARGUMENT, "byte 305");
   CHECK_ROWS(output, untouched);
   later.unknown[1] = 0;
   CHECK(jfa_workspace_bytes(&later.call, &bytes) == JFA_OK);
@@ -260,10 +260,35 @@ static void test_later_versions(jfa_device* device) {
   CHECK(jfa_supported(&configuration.configuration) == JFA_OK);
   configuration.unknown = 1;
   CHECK_ERROR(jfa_supported(&configuration.configuration), JFA_INVALID_ARGUMENT,
-              "jfa_configuration.struct_bytes is 64: byte 56 is 0x1");
+              "jfa_configuration.struct_bytes is 72: byte 64 is 0x1");
   configuration.configuration.struct_bytes = 48;
   CHECK_ERROR(jfa_supported(&configuration.configuration), JFA_INVALID_ARGUMENT,
               "jfa_configuration.struct_bytes is 48: its first version has 56 bytes");
+}
+
+static void test_tuning(jfa_device* device) {
+  const jfa_tensor output = make_tensor(device, kQueries, poison);
+  const float mean[kQueries] = {1.5F, 1.5F, 1.5F, 7.5F, 7.5F, 7.5F, 7.5F};
+  jfa_call call = make_call(device);
+  jfa_configuration configuration;
+  jfa_configuration_init(&configuration);
+  configuration.head_dim = kHeadDim;
+  call.tuning = "tea";
+  CHECK_ERROR(jfa_forward(device, &call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
+              "'tea' is not name=value");
+  call.tuning = "tea=1";
+  CHECK_ERROR(jfa_forward(device, &call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT, "'tea' is no knob");
+  configuration.tuning = "query_stages=9";
+  CHECK_ERROR(jfa_supported(&configuration), JFA_INVALID_ARGUMENT, "query_stages=9 is not from 1 to 4");
+  configuration.tuning = "query_stages=1";
+  CHECK(jfa_prepare(device, &configuration) == JFA_OK);
+  call.tuning = configuration.tuning;
+  CHECK(jfa_forward(device, &call, &output, 0, NULL, NULL) == JFA_OK);
+  CHECK(jfa_synchronize(device, NULL) == JFA_OK);
+  CHECK_ROWS(output, mean);
+  CHECK_ERROR(jfa_device_use_tuning_database(device, NULL), JFA_INVALID_ARGUMENT, "path is null");
+  CHECK_ERROR(jfa_device_use_tuning_database(device, "no/database"), JFA_UNAVAILABLE,
+              "no/database: cannot read");
 }
 
 static void test_reserved_fields(jfa_device* device) {
@@ -440,6 +465,7 @@ int main(void) {
   test_bad_calls(device);
   test_later_versions(device);
   test_reserved_fields(device);
+  test_tuning(device);
   test_log(device);
   test_cache_stats();
   jfa_device_close(device);

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/command_runner.h"
-#include "tools/conformance/child_process.h"
+#include "tools/child_process.h"
 #include "tools/conformance/doubts.h"
 #include "tools/conformance/item.h"
 #include "tools/conformance/supervisor.h"

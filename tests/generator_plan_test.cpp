@@ -130,6 +130,9 @@ TEST_CASE("the paths say which calls take clusters of two CTAs, and what they ar
   CHECK(why.find("sequences of 129 to 256 keys") != why.npos);
   CHECK(why.find("complete after one product") != why.npos);
   CHECK(why.find("not by a clock") != why.npos);
+  const std::string why_on = described(false, 2).at("paths")[0].at("why");
+  CHECK(why_on.find("asked for by two_cta = 2") != why_on.npos);
+  CHECK(why_on.find("model") == why_on.npos);
   for (const auto& entry : own.at("entries")) {
     const bool pairs = entry.at("name") == "jfa_backward_two_cta";
     CHECK(entry.value("cluster", 1) == (pairs ? 2 : 1));
@@ -179,7 +182,9 @@ TEST_CASE("parts of a shared query's keys keep the multiprocessors evenly busy")
   CHECK(broadcast_parts(148, 5, 64) == 29);  // 145 of 148
   CHECK(broadcast_parts(132, 100, 4) == 1);  // nothing up to 4 parts is more even
   CHECK(broadcast_parts(132, 50, 7) == 5);   // 250 of two rounds of 132
-  CHECK(broadcast_parts(132, 4, 1) == 1);    // few key tiles
+  CHECK(broadcast_parts(132, 1, 60) == 60);  // too few tiles to keep all busy: as many as can be
+  CHECK(broadcast_parts(74, 2, 20) == 20);
+  CHECK(broadcast_parts(132, 4, 1) == 1);  // few key tiles
   CHECK(broadcast_parts(132, 4096, 1) == 1);
   CHECK(broadcast_parts(2, 1, 320) == 2);
 }

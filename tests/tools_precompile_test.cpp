@@ -146,7 +146,7 @@ TEST_CASE("precompile refuses in one line") {
     options.insert(options.begin(), "precompile");
     return one_line(jfa_command(options), "jfa precompile: ", part);
   };
-  CHECK(refused({}, "--default, --head-dim or --sweep"));
+  CHECK(refused({}, "--default, --head-dim, --sweep or --tuned"));
   CHECK(refused({"--head-dim", "64", "12"}, "head_dim 12"));
   CHECK(refused({"--sweep", directory / "missing.json"}, "missing.json"));
   std::ofstream(directory / "bad.json") << R"([{"head_dim": 64}, {"head_dim": 64, "windows": 3}])";

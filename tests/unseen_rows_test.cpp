@@ -163,20 +163,21 @@ int strays(const std::vector<float>& got, const std::vector<float>& clean, const
   return strays;
 }
 
-TEST_CASE("unseen rows: what a NaN inside the window reaches ends with the tiles around it") {
-  Problem problem = flat_problem({700, 100}, {700, 90}, {4, 2}, 32);
-  problem.window = 4;
+// Spoils that row of head 1, of one tensor after the other.
+void check_reach(Problem problem, std::int64_t window, std::int64_t row) {
+  problem.window = window;
   randomize(problem, 9);
   const BackwardProblem clean = with_random_gradient(problem, 9, /*lse_gradient=*/true);
-  constexpr std::int64_t kRow = 350;
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  const auto spoil = [&](HostTensor& tensor) { tensor.at(kRow, 1, 3) = kNaN; };
+  const auto spoil = [&](HostTensor& tensor) { tensor.at(row, 1, 3) = kNaN; };
   const std::pair<const char*, std::function<void(BackwardProblem&)>> tensors[] = {
       {"query", [&](BackwardProblem& it) { spoil(it.attention.query); }},
       {"key", [&](BackwardProblem& it) { spoil(it.attention.key); }},
       {"value", [&](BackwardProblem& it) { spoil(it.attention.value); }},
       {"output_grad", [&](BackwardProblem& it) { spoil(it.incoming.output); }},
-      {"lse_grad", [&](BackwardProblem& it) { it.incoming.lse[800 + kRow] = kNaN; }}};
+      {"lse_grad", [&](BackwardProblem& it) {
+         it.incoming.lse[static_cast<std::size_t>(it.incoming.output.rows + row)] = kNaN;
+       }}};
   for (const std::string& name : devices()) {
     CAPTURE(name);
     Device device = open_device(name);
@@ -202,6 +203,15 @@ TEST_CASE("unseen rows: what a NaN inside the window reaches ends with the tiles
                    reach.key_grad, 32) == 0);
     }
   }
+}
+
+TEST_CASE("unseen rows: what a NaN inside the window reaches ends with the tiles around it") {
+  check_reach(flat_problem({700, 100}, {700, 90}, {4, 2}, 32), 4, 350);
+}
+
+TEST_CASE("unseen rows: so it does where a step takes twice as many rows") {
+  check_reach(flat_problem({900}, {256}, {2, 2}, 32), 20, 5);  // queries behind the last that sees a key
+  check_reach(flat_broadcast_problem(140, {900}, {2, 2}, 32), 130, 5);  // keys behind the last that is seen
 }
 
 }  // namespace

@@ -21,22 +21,22 @@ std::uint64_t next_random(std::uint64_t& state) {
 }
 
 // The sum of four bytes is nearly normal; shifted and scaled to mean 0 and variance 1.
-std::uint16_t normal_bf16(std::uint32_t bits) {
+std::uint16_t normal_bits(DType dtype, std::uint32_t bits) {
   const auto sum = static_cast<int>((bits & 0xff) + (bits >> 8 & 0xff) + (bits >> 16 & 0xff) + (bits >> 24));
-  return float_to_bf16(static_cast<float>(sum - 510) / 147.8F);
+  return to_bits(dtype, static_cast<float>(sum - 510) / 147.8F);
 }
 
 }  // namespace
 
-Result<RandomNumbers> RandomNumbers::make(Device& device, std::uint64_t most_bytes) {
+Result<RandomNumbers> RandomNumbers::make(Device& device, DType dtype, std::uint64_t most_bytes) {
   const std::uint64_t whole_bytes = (most_bytes / kAlignmentBytes + 1) * kAlignmentBytes;
   const std::uint64_t block_bytes = std::min(kBlockBytes, whole_bytes);
   std::vector<std::uint16_t> numbers(block_bytes / sizeof(std::uint16_t));
   std::uint64_t state = 0x9e3779b97f4a7c15;
   for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
     const std::uint64_t bits = next_random(state);
-    numbers[i] = normal_bf16(static_cast<std::uint32_t>(bits));
-    numbers[i + 1] = normal_bf16(static_cast<std::uint32_t>(bits >> 32));
+    numbers[i] = normal_bits(dtype, static_cast<std::uint32_t>(bits));
+    numbers[i + 1] = normal_bits(dtype, static_cast<std::uint32_t>(bits >> 32));
   }
   Result<DeviceBuffer> block = DeviceBuffer::upload(device, numbers.data(), block_bytes);
   if (!block) return block.status();
@@ -72,7 +72,7 @@ Result<BenchTensors> BenchTensors::make(Device& device, const BenchProblem& prob
                             {&tensors.output, problem.output_rows(), shape.heads}};
   std::int64_t most_elements = 0;
   for (const Extent& extent : extents) {
-    Result<Tensor> made = tensors.tensor(device, extent.rows, extent.heads, shape.head_dim);
+    Result<Tensor> made = tensors.tensor(device, extent.rows, extent.heads, shape);
     if (!made) return made.status();
     *extent.tensor = *made;
     most_elements = std::max(most_elements, extent.rows * extent.heads * shape.head_dim);
@@ -90,10 +90,11 @@ Result<BenchTensors> BenchTensors::make(Device& device, const BenchProblem& prob
   if (!workspace) return workspace.status();
   tensors.workspace = *workspace;
   if (pass == Pass::backward) {
-    if (Status status = tensors.add_gradients(device); !status.ok()) return status;
+    if (Status status = tensors.add_gradients(device, shape); !status.ok()) return status;
   }
 
-  Result<RandomNumbers> numbers = RandomNumbers::make(device, 2 * static_cast<std::uint64_t>(most_elements));
+  Result<RandomNumbers> numbers =
+      RandomNumbers::make(device, shape.dtype, 2 * static_cast<std::uint64_t>(most_elements));
   if (!numbers) return numbers.status();
   std::vector<const Tensor*> inputs{&call.query, &call.key, &call.value};
   Tensor output_grad = tensors.output;
@@ -107,9 +108,9 @@ Result<BenchTensors> BenchTensors::make(Device& device, const BenchProblem& prob
   return tensors;
 }
 
-Status BenchTensors::add_gradients(Device& device) {
+Status BenchTensors::add_gradients(Device& device, const BenchShape& shape) {
   const auto like = [&](const Tensor& tensor) {
-    return this->tensor(device, tensor.rows, tensor.heads, tensor.head_dim);
+    return this->tensor(device, tensor.rows, tensor.heads, shape);
   };
   const Result<Tensor> gradients[] = {like(output), like(call.query), like(call.key), like(call.value)};
   for (const Result<Tensor>& gradient : gradients)
@@ -129,12 +130,12 @@ Status BenchTensors::add_gradients(Device& device) {
 }
 
 Result<Tensor> BenchTensors::tensor(Device& device, std::int64_t rows, std::int64_t heads,
-                                    std::int64_t head_dim) {
+                                    const BenchShape& shape) {
   Result<DeviceBuffer> buffer =
-      DeviceBuffer::allocate(device, 2 * static_cast<std::uint64_t>(rows * heads * head_dim));
+      DeviceBuffer::allocate(device, 2 * static_cast<std::uint64_t>(rows * heads * shape.head_dim));
   if (!buffer) return buffer.status();
   buffers_.push_back(std::move(*buffer));
-  return Tensor::packed(buffers_.back().address(), rows, heads, head_dim, DType::bf16);
+  return Tensor::packed(buffers_.back().address(), rows, heads, shape.head_dim, shape.dtype);
 }
 
 Result<Offsets> BenchTensors::offsets(Device& device, const std::vector<std::int32_t>& values) {

@@ -10,12 +10,12 @@
 
 namespace jfa::tools {
 
-/// bf16 numbers, roughly normal with variance 1, for tensors of any size: one block is drawn on the host and
-/// copied over and over on the device, from another place in it for every tensor.
+/// 16-bit numbers, roughly normal with variance 1, for tensors of any size: one block is drawn on the host
+/// and copied over and over on the device, from another place in it for every tensor.
 class RandomNumbers {
  public:
   /// No tensor needs more than most_bytes.
-  static Result<RandomNumbers> make(Device& device, std::uint64_t most_bytes);
+  static Result<RandomNumbers> make(Device& device, DType dtype, std::uint64_t most_bytes);
   /// Waits until it is done.
   Status fill(std::uint64_t destination, std::uint64_t bytes);
 
@@ -43,10 +43,10 @@ class BenchTensors {
   Workspace backward_workspace;  // of the backward
 
  private:
-  Result<Tensor> tensor(Device& device, std::int64_t rows, std::int64_t heads, std::int64_t head_dim);
+  Result<Tensor> tensor(Device& device, std::int64_t rows, std::int64_t heads, const BenchShape& shape);
   Result<Offsets> offsets(Device& device, const std::vector<std::int32_t>& values);
   Result<Workspace> scratch(Device& device, const Result<std::uint64_t>& bytes);
-  Status add_gradients(Device& device);
+  Status add_gradients(Device& device, const BenchShape& shape);
 
   std::vector<DeviceBuffer> buffers_;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/strict_json.h"
+#include "tools/sweep.h"
 
 namespace jfa::tools {
 namespace {
@@ -40,6 +41,13 @@ class ShapeReader {
     number("heads", 1, &shape.heads);
     optional_number("groups", 1, &shape.groups);
     number("head_dim", 1, &shape.head_dim);
+    if (entry_.contains("dtype")) {
+      std::string dtype;
+      text("dtype", &dtype);
+      const Result<DType> parsed = parse_dtype(dtype);
+      if (!parsed) refuse(fmt::format("has dtype '{}': bf16 and fp16 are known", shown(dtype)), "dtype");
+      if (parsed) shape.dtype = *parsed;
+    }
     number("max_kv", 0, &shape.max_kv);
     fill("fill_kv", &shape.fill_kv);
     if (kind == "pma") {

@@ -21,6 +21,7 @@ struct BenchShape {
   std::int64_t heads = 0;   // of the query
   std::int64_t groups = 1;  // query heads per key head
   std::int64_t head_dim = 0;
+  DType dtype = DType::bf16;
   std::int64_t max_q = 0;  // cross
   double fill_q = 1;       // cross
   std::int64_t q_len = 0;  // pma

@@ -34,14 +34,15 @@ class BenchTimer {
   ~BenchTimer();
 
   Stream stream() const { return stream_; }
-  /// `work` enqueues on stream().
+  /// `work` enqueues on stream(), once, with a cold cache before it.
+  Result<double> measure_once_ms(const std::function<Status()>& work);
+  /// The same, repeats times and a few before that do not count.
   Result<BenchTimes> measure(const std::function<Status()>& work);
   /// Bytes read plus bytes written a second by copies within the device's memory, in GB/s.
   Result<double> copy_bandwidth();
 
  private:
   BenchTimer(Device& device, int repeats) : device_(device), repeats_(repeats) {}
-  Result<double> measure_once_ms(const std::function<Status()>& work);
 
   Device device_;
   int repeats_;

@@ -132,7 +132,7 @@ int refuse(const CLI::App& program, const CLI::ParseError& error, const Words& w
   const std::string leftover = leftover_message(chosen, words);
   if (!leftover.empty()) {
     say(leftover + "\n");
-  } else if (!commands_of(last).empty()) {  // a command is missing
+  } else if (last.get_require_subcommand_min() > 0) {  // a command is missing
     say(last.help(line_of({chosen.begin(), chosen.end() - 1})));
   } else if (const std::string flag = flag_with_value(chosen, words);
              error.get_name() == "ConversionError" && !flag.empty()) {

@@ -68,6 +68,7 @@ Result<std::vector<BenchShape>> read_shapes(const BenchOptions& options) {
 Status prepare_kernels(Device& device, const BenchProblem& problem, Pass pass) {
   const BenchShape& shape = problem.shape;
   Configuration configuration;
+  configuration.dtype = shape.dtype;
   configuration.head_dim = shape.head_dim;
   configuration.window = shape.window;
   configuration.broadcast_q = shape.kind == BenchShape::Kind::kPma;

@@ -17,8 +17,8 @@
 #include <sstream>
 #include <vector>
 
+#include "tools/child_process.h"
 #include "tools/command_line.h"
-#include "tools/conformance/child_process.h"
 #include "tools/conformance/doubts.h"
 #include "tools/conformance/item.h"
 #include "tools/conformance/supervisor.h"

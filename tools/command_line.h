@@ -26,6 +26,7 @@ void add_doctor_command(CLI::App& app, int& exit_code);
 void add_cache_command(CLI::App& app, int& exit_code);
 void add_bundle_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
+void add_tune_command(CLI::App& app, int& exit_code);
 void add_conformance_command(CLI::App& app, int& exit_code);
 
 /// Prints "jfa <command>: <message>" on stderr, below it the detail if there is any; returns kFailure.

@@ -25,6 +25,7 @@
 #include "tools/progress.h"
 #include "tools/standard_streams.h"
 #include "tools/table.h"
+#include "tuning/database.h"
 
 namespace jfa::tools {
 namespace {
@@ -38,12 +39,14 @@ struct PrecompileOptions {
   std::string sweep_file;
   std::string directory;
   std::optional<std::string> bundle;
+  std::string tuned;
   std::string shard;
   bool line_info = false;
   unsigned jobs = 0;
 };
 
-Result<std::vector<KernelSpec>> all_specs(const PrecompileOptions& options) {
+Result<std::vector<TunedSpec>> all_kernels(const PrecompileOptions& options,
+                                           const std::vector<TuningRecord>& records) {
   std::vector<Sweep> sweeps;
   if (!options.sweep_file.empty()) {
     const Result<std::string> text = read_text(options.sweep_file);
@@ -53,8 +56,29 @@ Result<std::vector<KernelSpec>> all_specs(const PrecompileOptions& options) {
     sweeps = std::move(*parsed);
   }
   if (!options.sweep.head_dim.empty()) sweeps.push_back(options.sweep);
-  if (sweeps.empty()) return Status::invalid_argument("nothing to do: give --default, --head-dim or --sweep");
-  return expand(sweeps);
+  if (sweeps.empty() && options.tuned.empty())
+    return Status::invalid_argument("nothing to do: give --default, --head-dim, --sweep or --tuned");
+  const Result<std::vector<KernelSpec>> specs = expand(sweeps);
+  if (!specs) return specs.status();
+  std::vector<TunedSpec> kernels;
+  for (const KernelSpec& spec : *specs) kernels.push_back({spec});
+  for (TunedSpec& winner : winners_of(records))
+    if (std::ranges::find(kernels, winner) == kernels.end()) kernels.push_back(std::move(winner));
+  return kernels;
+}
+
+Result<std::vector<TuningRecord>> tuned_records(const PrecompileOptions& options) {
+  if (options.tuned.empty()) return std::vector<TuningRecord>();
+  Result<ReadDatabase> database = read_database(*posix_file_system(), options.tuned);
+  if (!database) return database.status();
+  // A kernel that silently lacks is worse than none.
+  if (!database->complaints.empty()) return Status::invalid_argument(database->complaints.front());
+  return std::move(database->records);
+}
+
+// "forward-bf16-d128-sm_90a", and its tuning.
+std::string kernel_name(const TunedSpec& kernel) {
+  return kernel.tuning.empty() ? name(kernel.spec) : name(kernel.spec) + "," + to_string(kernel.tuning);
 }
 
 Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options) {
@@ -88,7 +112,7 @@ Result<std::unique_ptr<KernelCache>> open_cache(const PrecompileOptions& options
 
 class Precompiler {
  public:
-  Precompiler(KernelCache& cache, const std::vector<KernelSpec>& specs, bool line_info)
+  Precompiler(KernelCache& cache, const std::vector<TunedSpec>& specs, bool line_info)
       : cache_(cache), specs_(specs), line_info_(line_info) {}
 
   void run(unsigned jobs) {
@@ -109,11 +133,11 @@ class Precompiler {
   // The kernel that was begun last.
   std::string current() const {
     const std::size_t begun = std::min(next_.load(), specs_.size());
-    return begun == 0 ? "" : name(specs_[begun - 1]);
+    return begun == 0 ? "" : kernel_name(specs_[begun - 1]);
   }
 
-  void compile_one(const KernelSpec& spec) {
-    const Result<KernelSource> source = source_of(spec, {}, line_info_);
+  void compile_one(const TunedSpec& kernel) {
+    const Result<KernelSource> source = source_of(kernel.spec, kernel.tuning, line_info_);
     Status status = source.status();
     try {
       if (status.ok()) status = compile(cache_, *source).status();
@@ -122,13 +146,13 @@ class Precompiler {
     }
     if (!status.ok()) {
       const std::lock_guard lock(mutex_);
-      failures_.emplace_back(name(spec), status);
+      failures_.emplace_back(kernel_name(kernel), status);
     }
     ++done_;
   }
 
   KernelCache& cache_;
-  const std::vector<KernelSpec>& specs_;
+  const std::vector<TunedSpec>& specs_;
   const bool line_info_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> done_{0};
@@ -139,11 +163,13 @@ class Precompiler {
 int run(const PrecompileOptions& options) {
   const Result<bool> line_info = wants_line_info(options.line_info);
   if (!line_info) return fail(kPrecompileCommand, line_info.status());
-  Result<std::vector<KernelSpec>> specs = all_specs(options);
+  const Result<std::vector<TuningRecord>> records = tuned_records(options);
+  if (!records) return fail(kPrecompileCommand, records.status());
+  Result<std::vector<TunedSpec>> specs = all_kernels(options, *records);
   if (specs && !options.shard.empty()) specs = shard_of(*specs, options.shard, *line_info);
   if (!specs) return fail(kPrecompileCommand, specs.status());
   if (options.list) {
-    for (const KernelSpec& spec : *specs) tell(name(spec) + "\n");
+    for (const TunedSpec& kernel : *specs) tell(kernel_name(kernel) + "\n");
     return kSuccess;
   }
   Result<std::optional<OutputFile>> output = open_if_given(options.bundle);
@@ -169,7 +195,7 @@ int run(const PrecompileOptions& options) {
     OutputFile& bundle = **output;
     // Half a bundle would look like a whole one; what is compiled stays in the cache for the next try.
     if (!complete) return fail(kPrecompileCommand, Status::unavailable(bundle.name() + ": not written"));
-    const Result<std::uint64_t> bytes = write_bundle(**cache, *specs, *line_info, bundle);
+    const Result<std::uint64_t> bytes = write_bundle(**cache, *specs, *records, *line_info, bundle);
     if (!bytes) return fail(kPrecompileCommand, bytes.status());
     tell(fmt::format("{}: {} kernels, {}\n", bundle.name(), specs->size(), human_bytes(*bytes)));
   }
@@ -210,6 +236,10 @@ void add_precompile_command(CLI::App& app, int& exit_code) {
   command.add_flag("--default", options->default_set, "the kernels that recommenders mostly need");
   add_kernel_options(command, options->sweep);
   command.add_option("--sweep,--configs", options->sweep_file, "JSON list of configurations")
+      ->type_name("FILE");
+  command
+      .add_option("--tuned", options->tuned,
+                  "tuning database: its winners and nothing else of it; a bundle holds it too")
       ->type_name("FILE");
   command.add_flag("--list", options->list, "print the kernels' names and compile none");
   command

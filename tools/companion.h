@@ -12,6 +12,7 @@ struct Companion {
 };
 inline constexpr Companion kCompanions[] = {
     {"bench", "Times attentions of given shapes on a device"},
+    {"tune", "Finds the fastest kernels for given shapes"},
     {"conformance", "Holds a device against what this library assumes of it"},
 };
 

@@ -135,9 +135,10 @@ class BackwardPaths {
 
   // What all calls of CTA pairs have in common.
   std::string two_cta_choice() const {
-    return fmt::format("{}; chosen by bytes and tensor-core cycles, a model, not by a clock",
-                       is_on() ? "a device that cannot place clusters of two CTAs refuses the call"
-                               : "a device that cannot place clusters of two CTAs takes the other entries");
+    return is_on()
+               ? "a device that cannot place clusters of two CTAs refuses the call; asked for by two_cta = 2"
+               : "a device that cannot place clusters of two CTAs takes the other entries; chosen by bytes "
+                 "and tensor-core cycles, a model, not by a clock";
   }
 
   void add_shared_query() {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "jfa/status.h"
+#include "jfa/tuning.h"
 
 namespace jfa {
 
@@ -70,6 +71,10 @@ struct AttentionCall {
   bool broadcast_q = false;     ///< PMA: every sequence's keys are read by the same query rows
   std::optional<double> scale;  ///< any finite number; default 1 / sqrt(D)
   bool deterministic = false;   ///< the same bits on every run on one GPU model (always so, so far)
+  /// Values of knobs of the kernel (docs/tuning.md); read during the call. nullptr: what the device's tuning
+  /// database has for such calls, or else the defaults. An empty tuning: the defaults, whatever it has. The
+  /// same tuning gives the same bits; another one may round differently.
+  const Tuning* tuning = nullptr;
 };
 
 /// What a kernel is specialised for; precompilation needs no tensors.
@@ -82,6 +87,9 @@ struct Configuration {
   std::int64_t groups = 1;  ///< query heads per key/value head, >= 1
   /// sm_100f, sm_100a, sm_103a, sm_90a; PTX alone, for simulated devices: compute_100f, compute_90a
   std::string target = "sm_100f";
+  /// As AttentionCall::tuning; nullptr: every tuning that the database has for the configuration, and the
+  /// defaults, so that no later call of it meets a kernel that is not loaded.
+  const Tuning* tuning = nullptr;
 };
 
 /// Device memory the call may scribble on, overlapping nothing. address: 256-byte aligned; 0 = take it from
@@ -103,6 +111,12 @@ class Device {
   const std::string& name() const;    ///< as given to open()
   const std::string& target() const;  ///< that its kernels are built for: "sm_100f", "compute_100f"
   bool simulated() const;
+
+  /// Has calls without a tuning take the one that a database (docs/tuning.md), a directory or an exported
+  /// file, has for calls of nearly their size: batch, totals and heads, nothing that is on the device. What
+  /// is damaged in it is left out with a warning. In place of the environment's JFA_TUNING_DB. kUnavailable:
+  /// it cannot be read. kInvalidArgument: the device has loaded kernels already.
+  Status use_tuning_database(const std::string& path);
 
   /// 256-byte aligned device memory.
   Result<std::uint64_t> allocate(std::uint64_t bytes);

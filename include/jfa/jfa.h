@@ -79,6 +79,11 @@ const char* jfa_device_target(const jfa_device* device);
 /* 1 for a simulated device, else 0. */
 int32_t jfa_device_simulated(const jfa_device* device);
 
+/* Has calls without a tuning take the one that a database, a directory or an exported file, has for calls of
+ * nearly their size; in place of the environment's JFA_TUNING_DB. JFA_UNAVAILABLE: it cannot be read.
+ * JFA_INVALID_ARGUMENT: the device has loaded kernels already. */
+jfa_error jfa_device_use_tuning_database(jfa_device* device, const char* path);
+
 /* 256-byte aligned device memory, for those who have no other source of it. */
 jfa_error jfa_allocate(jfa_device* device, uint64_t bytes, uint64_t* address);
 jfa_error jfa_free(jfa_device* device, uint64_t address); /* 0 is allowed */
@@ -142,6 +147,9 @@ typedef struct jfa_call {
   int32_t broadcast_q;   /* every sequence's keys are read by the same query rows */
   int32_t deterministic; /* the same bits on every run on one GPU model */
   int32_t reserved;      /* 0 */
+  /* "name=value,name=value" of a kernel's knobs (docs/tuning.md), read during the call; "": the defaults.
+   * null: what the device's tuning database has for such calls, or else the defaults. */
+  const char* tuning;
 } jfa_call;
 
 /* Device memory that a call may scribble on. address: 256-byte aligned. */
@@ -176,6 +184,7 @@ typedef struct jfa_configuration {
   int32_t dtype;
   int32_t has_window;
   int32_t broadcast_q;
+  const char* tuning; /* as of jfa_call; null: all that the database has for it, and the defaults */
 } jfa_configuration;
 
 /* A tensor packed as [rows, heads, head_dim]. */

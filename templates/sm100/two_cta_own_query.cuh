@@ -58,21 +58,22 @@ struct Work {
   // Items belong to a cluster by their place in the list: both CTAs draw the same ones.
   __device__ static inline void draw(ItemQueue<KeyTile>& queue, const TwoCtaArguments& arguments) {
     const i32 heads = arguments.query_heads / config::kGroups;
-    const i32 items = arguments.header->two_cta_tile_count * heads;
+    const u32 items = static_cast<u32>(arguments.header->two_cta_tile_count) * heads;
     Ring<kItemStages> ring;
-    for (i32 index = blockIdx.x / kCtas; index < items; index += gridDim.x / kCtas)
-      push_item(queue, ring, arguments.tiles[index / heads], index % heads);
+    for (u32 index = blockIdx.x / kCtas; index < items; index += gridDim.x / kCtas)
+      push_item(queue, ring, arguments.tiles[index / heads], static_cast<i32>(index % heads));
     push_item(queue, ring, KeyTile{}, -1);
   }
 
   // `row`: of the tile of queries, this thread's.
   __device__ static inline void store_query_grad(const Step& step, i32 row, TensorMemory lane_memory,
                                                  bool empty, const TwoCtaArguments& arguments) {
-    const i64 query = step.query_row + step.query_position + row;
+    const i32 position = step.query_position + row;
+    const i64 query = step.query_row + position;
     store_rounded_row(row_of(arguments.query_grad, query, arguments.query_grad_row_stride, step.head,
                              arguments.query_grad_head_stride),
-                      Config::QueryGrad::in(lane_memory), arguments.scale, empty, row < step.query_rows,
-                      arguments.head_dim);
+                      Config::QueryGrad::in(lane_memory), arguments.scale, empty,
+                      position < step.live_queries, row < step.query_rows, arguments.head_dim);
   }
 };
 

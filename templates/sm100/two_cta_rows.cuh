@@ -87,18 +87,21 @@ __device__ inline u16* row_of(void* tensor, i64 row, i64 row_stride, i64 head, i
   return static_cast<u16*>(tensor) + row * row_stride + head * head_stride;
 }
 
-// The rounded row to global memory, as many columns as the tensor has: a multiple of 8.
+// The rounded row to global memory, as many columns as the tensor has: a multiple of 8. A row that sees
+// nothing is not `live` and gets zeros: masked products leave 0 * NaN there if some row of the step holds
+// NaN, and a pair's steps go farther than a tile, behind the last row that sees anything.
 template <class Accumulator>
 __device__ inline void store_rounded_row(u16* destination, Accumulator memory, float factor, bool empty,
-                                         bool store, int head_dim) {
+                                         bool live, bool store, int head_dim) {
   using Piece = RowPiece<config::kPaddedDim, true>;
   for_each_piece<Piece>(memory, factor, empty, [&](int first, Piece& piece) {
 #pragma unroll
     for (int i = 0; i < Piece::kColumns; i += 8) {
       if (!store || first + i >= head_dim) continue;
-      *reinterpret_cast<uint4*>(destination + first + i) =
+      const uint4 rounded =
           make_uint4(cvt_rn_x2(piece[i], piece[i + 1]), cvt_rn_x2(piece[i + 2], piece[i + 3]),
                      cvt_rn_x2(piece[i + 4], piece[i + 5]), cvt_rn_x2(piece[i + 6], piece[i + 7]));
+      *reinterpret_cast<uint4*>(destination + first + i) = live ? rounded : make_uint4(0, 0, 0, 0);
     }
   });
 }
@@ -130,13 +133,15 @@ __device__ inline void unload(const Shared<typename Work::Tile>& shared, TensorM
         if (step.ends_keys) {
           const i32 head = step.head / config::kGroups;
           const i64 key_row = step.key_row + in_pair;
+          const bool live = in_pair < step.live_keys;
           const bool store = in_pair < step.key_rows;
           store_rounded_row(row_of(arguments.value_grad, key_row, arguments.value_grad_row_stride, head,
                                    arguments.value_grad_head_stride),
-                            Config::ValueGrad::in(lane_memory), 1.0f, keys_empty, store, arguments.head_dim);
+                            Config::ValueGrad::in(lane_memory), 1.0f, keys_empty, live, store,
+                            arguments.head_dim);
           store_rounded_row(row_of(arguments.key_grad, key_row, arguments.key_grad_row_stride, head,
                                    arguments.key_grad_head_stride),
-                            Config::KeyGrad::in(lane_memory), arguments.scale, keys_empty, store,
+                            Config::KeyGrad::in(lane_memory), arguments.scale, keys_empty, live, store,
                             arguments.head_dim);
           if (!keys_empty) {
             tcgen05_fence_before_thread_sync();

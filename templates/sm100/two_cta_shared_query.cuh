@@ -60,10 +60,11 @@ struct Work {
   // Items belong to a cluster by their place in the list: both CTAs draw the same ones.
   __device__ static inline void draw(ItemQueue<KeyRun>& queue, const TwoCtaArguments& arguments) {
     const i32 heads = arguments.query_heads / config::kGroups;
-    const i32 items = arguments.header->key_tile_count == 0 ? 0 : arguments.parts * heads;
+    const u32 items = arguments.header->key_tile_count == 0 ? 0 : static_cast<u32>(arguments.parts) * heads;
     Ring<kItemStages> ring;
-    for (i32 index = blockIdx.x / kCtas; index < items; index += gridDim.x / kCtas)
-      broadcast::draw_part<kKeyRows>(queue, ring, arguments, index / heads, index % heads);
+    for (u32 index = blockIdx.x / kCtas; index < items; index += gridDim.x / kCtas)
+      broadcast::draw_part<kKeyRows>(queue, ring, arguments, static_cast<i32>(index / heads),
+                                     static_cast<i32>(index % heads));
     push_item(queue, ring, KeyRun{}, -1);
   }
 

@@ -7,10 +7,12 @@
 #include <deque>
 #include <optional>
 
-#include "tools/conformance/child_process.h"
+#include "tools/child_process.h"
 
 namespace jfa::conformance {
 namespace {
+
+using tools::ChildProcess;
 
 using Clock = std::chrono::steady_clock;
 

@@ -1,4 +1,4 @@
-#include "tools/conformance/child_process.h"
+#include "tools/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 extern char** environ;
 
-namespace jfa::conformance {
+namespace jfa::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -126,4 +126,4 @@ std::string ChildProcess::finish() {
   return fmt::format("signal {} ({})", signal, strsignal(signal));
 }
 
-}  // namespace jfa::conformance
+}  // namespace jfa::tools

@@ -11,7 +11,7 @@
 
 #include "jfa/status.h"
 
-namespace jfa::conformance {
+namespace jfa::tools {
 
 class ChildProcess {
  public:
@@ -44,4 +44,4 @@ class ChildProcess {
   std::optional<int> exit_status_;
 };
 
-}  // namespace jfa::conformance
+}  // namespace jfa::tools
