@@ -66,7 +66,8 @@ std::vector<Region> pair_tensor_map(const KernelPlan& plan, bool gradients_first
       map.accumulator(type, holds, plan.key_tile, plan.spec.padded_dim, kAccumulatorAlignment);
   };
   if (gradients_first) add_gradients();
-  map.accumulator("Scores", "scores", plan.key_tile, streamed, kOperandAlignment);
+  // The next scores are computed while these are read.
+  map.accumulator("Scores", "scores", plan.key_tile, streamed, kOperandAlignment, 2);
   map.accumulator("ScoreGrads", "score gradients", plan.key_tile, streamed, kOperandAlignment);
   map.operand("Probabilities", "probabilities", plan.key_tile, streamed, kOperandAlignment);
   map.operand("RoundedScoreGrads", "rounded score gradients", plan.key_tile, streamed, kOperandAlignment);
@@ -124,7 +125,7 @@ KernelPlan plan_backward_sm100(const TargetFamily& family, const KernelSpec& spe
   backward.queries.roles = pair_roles("allocates tensor memory");
   backward.queries.tensor_map = pair_tensor_map(plan, gradients_first, {{"QueryGrad", "query gradient"}});
   plan.fragments = backward_fragments(spec, {"ptx/packed.cuh", "ptx/tcgen05.cuh"}, "sm100/descriptors.cuh");
-  append(plan.fragments, {"sm100/product.cuh", "sm100/row.cuh", "sm100/backward.cuh",
+  append(plan.fragments, {"sm100/product.cuh", "sm100/row.cuh", "sm100/operands.cuh", "sm100/backward.cuh",
                           "sm100/backward_keys.cu", "sm100/backward_queries.cu"});
   if (backward.broadcast) {
     EntryPlan& main = backward.broadcast->main;

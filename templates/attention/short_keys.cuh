@@ -15,7 +15,7 @@ struct Pipeline {
   ItemQueue<KeyTile> queue;
   u64 stationary_full[kStationaryStages];
   u64 stationary_empty[kStationaryStages];
-  u64 streamed_full[kStages];  // query and output gradient, LSE and its gradient
+  u64 streamed_full[kStages];  // query and output gradient, and what streamed_fillers bring
   u64 streamed_empty[kStages];
   u64 output_full[1];
   u64 output_empty[1];
@@ -24,11 +24,13 @@ struct Pipeline {
   u64 gradients_full[kStationaryStages];  // of keys and values, staged in the place of the stationary pair
 };
 
-// gradient_consumers: roles beside this file's that take items. streamed_releases, output_releases: arrivals
-// that give tiles back; query_grad_releases: the same of the query gradient's place, beside store()'s.
-// gradient_arrivals: arrivals that make staged gradients complete.
-__device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers, u32 streamed_releases,
-                                     u32 output_releases, u32 query_grad_releases, u32 gradient_arrivals) {
+// gradient_consumers: roles beside this file's that take items. streamed_fillers: arrivals beside the loading
+// thread's that make a streamed pair complete. streamed_releases, output_releases: arrivals that give tiles
+// back; query_grad_releases: the same of the query gradient's place, beside store()'s. gradient_arrivals:
+// arrivals that make staged gradients complete.
+__device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers, u32 streamed_fillers,
+                                     u32 streamed_releases, u32 output_releases, u32 query_grad_releases,
+                                     u32 gradient_arrivals) {
   constexpr u32 kOwnConsumers = 3;  // load, load_stats, store
   init_item_queue(pipeline.queue, kOwnConsumers + gradient_consumers);
   for (int i = 0; i < kStationaryStages; ++i) {
@@ -37,7 +39,7 @@ __device__ inline void init_pipeline(Pipeline& pipeline, u32 gradient_consumers,
     mbarrier_init(&pipeline.gradients_full[i], gradient_arrivals);
   }
   for (int i = 0; i < kStages; ++i) {
-    mbarrier_init(&pipeline.streamed_full[i], 1 + 32);
+    mbarrier_init(&pipeline.streamed_full[i], 1 + streamed_fillers);
     mbarrier_init(&pipeline.streamed_empty[i], streamed_releases);
   }
   mbarrier_init(&pipeline.output_full[0], 1);
@@ -126,68 +128,10 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
   drain(pipeline.streamed_empty, streamed);
 }
 
-// LSE of every query and, in the place of delta, less its gradient: what add_delta() adds to.
-template <class Control>
-__device__ inline void load_stats(const Shared<Control>& shared, const ShortArguments& arguments) {
-  Pipeline& pipeline = shared.control->pipeline;
-  Ring<kItemStages> items;
-  Ring<kStages> streamed;
-  const int lane = threadIdx.x % 32;
-  for (;;) {
-    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
-    if (item.head < 0) break;
-    const KeyTile& tile = item.tile;
-    const i32 queries = loaded_queries(tile);
-#pragma unroll 1
-    for (int g = 0; g < config::kGroups; ++g) {
-      const i64 row =
-          static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
-      for (int first = 0; first < tile.query_count; first += kChunkRows) {
-        QueryStats stats[kChunkRows / 32] = {};
-        if (sees_keys(tile, first)) {
-#pragma unroll
-          for (int i = 0; i < kChunkRows / 32; ++i) {
-            const int query = first + lane + 32 * i;
-            const bool valid = query < queries;
-            stats[i] = {lse_log2_of(arguments.lse + row + query, valid),
-                        valid && arguments.lse_grad != nullptr ? -arguments.lse_grad[row + query] : 0.0f};
-          }
-        }
-        streamed.wait_empty(pipeline.streamed_empty);
-#pragma unroll
-        for (int i = 0; i < kChunkRows / 32; ++i)
-          shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
-        mbarrier_arrive(&pipeline.streamed_full[streamed.slot]);
-        streamed.advance();
-      }
-    }
-  }
-}
-
-// Adds a row's sum of products of output and output gradient to its delta: by four neighbouring lanes, all of
-// the warp together.
-__device__ inline void add_delta(QueryStats* stats, StreamedTile output, StreamedTile output_grad, u32 row) {
-  constexpr u32 kLanes = 4;
-  constexpr u32 kLaneBytes = 8;  // at a time
-  const u32 lane = opaque(threadIdx.x % kLanes);
-  float sum = 0.0f;
-#pragma unroll 2
-  for (u32 first = 0; first < config::kPaddedDim * kElementBytes; first += kLanes * kLaneBytes) {
-    const u32 byte = first + lane * kLaneBytes;
-    const u32 offset = byte / StreamedTile::kSwizzleBytes * StreamedTile::kBoxBytes +
-                       swizzled_offset(row, byte / 16 % kChunksPerRow) + byte % 16;
-    u32 left[2], right[2];
-    ld_shared_v2(left, output.address + offset);
-    ld_shared_v2(right, output_grad.address + offset);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      sum += to_float(static_cast<u16>(left[i])) * to_float(static_cast<u16>(right[i]));
-      sum += to_float(static_cast<u16>(left[i] >> 16)) * to_float(static_cast<u16>(right[i] >> 16));
-    }
-  }
-#pragma unroll
-  for (u32 distance = 1; distance < kLanes; distance *= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
-  if (lane == 0) stats[row].delta += sum;
+// Of a query: LSE and, in the place of delta, less the gradient of that, which delta adds to.
+__device__ inline QueryStats stats_before_delta(const ShortArguments& arguments, i64 place, bool valid) {
+  return {lse_log2_of(arguments.lse + place, valid),
+          valid && arguments.lse_grad != nullptr ? -arguments.lse_grad[place] : 0.0f};
 }
 
 // Stores what the target staged.

@@ -90,6 +90,13 @@ __device__ inline void ld_shared_v2(u32 (&values)[2], u32 address) {
                : "memory");
 }
 
+__device__ inline void ld_shared_v4(u32 (&values)[4], u32 address) {
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+               : "r"(address)
+               : "memory");
+}
+
 __device__ inline void st_shared(u32 address, u32 value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }

@@ -17,6 +17,7 @@ constexpr int kGradientThreads = kTileRows;  // one a row
 constexpr int kGradientWarps = kGradientThreads / 32;
 static_assert(config::Keys::GradientsWarps::kCount == kGradientWarps);
 static_assert(config::Queries::GradientsWarps::kCount == kGradientWarps);
+static_assert(config::Keys::Scores::kStages == 2 && config::Queries::Scores::kStages == 2);
 constexpr int kGradientBarrier = 1;  // named barrier of the gradient warps
 
 struct ProductBarriers {
@@ -53,6 +54,7 @@ __device__ inline void multiply(const BackwardShared<Control>& shared, TensorMem
   PendingPair pending;
   u32 read_phase = 0, operand_phase = 0;
   bool scores_in_use = false;
+  int score_stage = 0;
 
   auto multiply_pending = [&] {
     if (!pending.any) return;
@@ -84,19 +86,19 @@ __device__ inline void multiply(const BackwardShared<Control>& shared, TensorMem
       stationary.wait_full(pipeline.stationary_full);
       for (int t = 0; t < count; ++t) {
         streamed.wait_full(pipeline.streamed_full);
-        if (scores_in_use) {
-          mbarrier_wait(&barriers.scores_read, read_phase);
-          read_phase ^= 1;
-        }
-        scores_in_use = true;
         tcgen05_fence_after_thread_sync();
         const auto stationary_pair = shared.stationary[stationary.slot];
         const auto streamed_pair = shared.streamed[streamed.slot];
-        for (int which = 0; which < 2; ++which) {
-          const u32 column = which == 0 ? Config::Scores::kBegin : Config::ScoreGrads::kBegin;
-          mma_abt(typename Config::Scores::Tile{memory + column}, stationary_pair[which],
-                  streamed_pair[which], kStreamedRows);
+        // The scores before the last ones have been read: the last ones' gradients were waited for.
+        mma_abt(Config::Scores::in(memory, score_stage), stationary_pair[0], streamed_pair[0], kStreamedRows);
+        score_stage ^= 1;
+        if (scores_in_use) {
+          mbarrier_wait(&barriers.scores_read, read_phase);
+          read_phase ^= 1;
+          tcgen05_fence_after_thread_sync();
         }
+        scores_in_use = true;
+        mma_abt(Config::ScoreGrads::in(memory), stationary_pair[1], streamed_pair[1], kStreamedRows);
         tcgen05_commit(&barriers.scores_full);
         if (t == count - 1 && Work::leaves_stationary(item.tile))
           tcgen05_commit(&pipeline.stationary_empty[stationary.slot]);
@@ -117,6 +119,7 @@ __device__ inline void multiply(const BackwardShared<Control>& shared, TensorMem
 // Where a gradient thread stands in the phases of the barriers.
 struct GradientPhases {
   u32 scores = 0, products = 0;
+  int score_stage = 0;
   bool outstanding = false;  // products of the last operands have not been waited for
 };
 
@@ -128,55 +131,39 @@ __device__ inline void wait_products(ProductBarriers& barriers, GradientPhases& 
   tcgen05_fence_after_thread_sync();
 }
 
-// One streamed tile of this thread's row. operands(column, score, score_grad) turns a score into its
-// probability and the score gradient; `seen` masks what it computes.
-template <class Work, class Operands>
+// One streamed tile of this thread's row, which sees the columns of an interval. Its LSE and delta, or the
+// columns', are in `stats`.
+template <class Work, class Stats>
 __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory lane_memory, Interval seen,
-                                      GradientPhases& phases, Operands operands) {
+                                      float scale_log2, const Stats& stats, GradientPhases& phases) {
   using Config = typename Work::Config;
-  constexpr int kChunk = kRowChunk;
-  constexpr int kChunks = kStreamedRows / kChunk;
-  float scores[kChunks][kChunk], grads[kChunks][kChunk];
+  constexpr int kPieces = kStreamedRows / kPieceColumns;
+  const auto scores = Config::Scores::in(lane_memory, phases.score_stage);
+  const auto grads = Config::ScoreGrads::in(lane_memory);
+  phases.score_stage ^= 1;
   mbarrier_wait(&barriers.scores_full, phases.scores);
   phases.scores ^= 1;
   tcgen05_fence_after_thread_sync();
+  ScorePiece pieces[kPieces];
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    tcgen05_ld(scores[c], Config::Scores::in(lane_memory) + c * kChunk);
-    tcgen05_ld(grads[c], Config::ScoreGrads::in(lane_memory) + c * kChunk);
-  }
+  for (int p = 0; p < kPieces; ++p) pieces[p].load(scores + p * kPieceColumns, grads + p * kPieceColumns);
   tcgen05_wait_ld();
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    pin(scores[c]);
-    pin(grads[c]);
-  }
+  for (int p = 0; p < kPieces; ++p) pieces[p].pin();
   tcgen05_fence_before_thread_sync();
   mbarrier_arrive(&barriers.scores_read);
 
   const bool masked = __any_sync(0xffffffff, seen.begin > 0 || seen.end < kStreamedRows);
-  u32 probabilities[kChunks / 2][kChunk], score_grads[kChunks / 2][kChunk];
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-#pragma unroll
-    for (int i = 0; i < kChunk; i += 2) {
-      float p[2], g[2];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int column = c * kChunk + i + h;
-        operands(column, scores[c][i + h], grads[c][i + h], p[h], g[h]);
-        if (masked && (column < seen.begin || column >= seen.end)) p[h] = g[h] = 0.0f;
-      }
-      probabilities[c / 2][c % 2 * 8 + i / 2] = cvt_rn_x2(p[0], p[1]);
-      score_grads[c / 2][c % 2 * 8 + i / 2] = cvt_rn_x2(g[0], g[1]);
-    }
-  }
-  wait_products(barriers, phases);
-#pragma unroll
-  for (int c = 0; c < kChunks / 2; ++c) {
+  for (int p = 0; p < kPieces; ++p) {
+    RoundedPiece probabilities, score_grads;
+    pieces[p].round(scale_log2, stats, p * kPieceColumns, probabilities, score_grads);
+    if (masked) mask_operands(probabilities, score_grads, seen_bits(seen, p * kPieceColumns));
+    if (p == 0) wait_products(barriers, phases);
+    const int column = p * (kPieceColumns / 2);
     if constexpr (Work::kValueGradient)
-      tcgen05_st_x16(Config::Probabilities::in(lane_memory) + c * kChunk, probabilities[c]);
-    tcgen05_st_x16(Config::RoundedScoreGrads::in(lane_memory) + c * kChunk, score_grads[c]);
+      tcgen05_st_x16(Config::Probabilities::in(lane_memory) + column, probabilities);
+    tcgen05_st_x16(Config::RoundedScoreGrads::in(lane_memory) + column, score_grads);
   }
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();

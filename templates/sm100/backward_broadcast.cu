@@ -19,7 +19,7 @@ struct Control {
   Pipeline pipeline;
   fused::Barriers barriers;
   u32 tensor_memory;
-  alignas(16) QueryStats stats[kOutputGradRows];
+  ColumnStats<kOutputGradRows> stats;
 };
 
 template <int kRows>
@@ -104,17 +104,11 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
       const bool masked = __any_sync(0xffffffff, seen.begin > 0 || seen.end < arguments.query_rows);
       for (int chunk = 0; chunk < kRows / kChunkRows; ++chunk) {
         const int first_slot = chunk * kChunkRows;
-        const QueryStats* stats = shared.control->stats + output_grads.slot * kRows + first_slot;
-        int position = first_slot % arguments.slot_rows;  // of a column's query in its sequence
         fused::score_operands<Config>(
-            scores_full, lane_memory,
-            [&](int column, float score, float grad, float& p, float& g) {
-              const QueryStats query = stats[column];
-              p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
-              g = p * (grad - query.delta);
-              if (!masked) return;
-              if (position < seen.begin || position >= seen.end) p = g = 0.0f;
-              if (++position == arguments.slot_rows) position = 0;
+            scores_full, lane_memory, arguments.scale_log2,
+            StatsOfColumns(shared.control->stats, output_grads.slot * kRows + first_slot), masked,
+            [&](int piece) {
+              return seen_slot_bits(seen, first_slot + piece * kPieceColumns, arguments.slot_rows);
             },
             fused::chunk_operands<Config>(barriers, lane_memory, chunk_of(shared.score_grads[0], chunk), row,
                                           [&] {

@@ -8,7 +8,7 @@ struct Control {
   BackwardPipeline<KeyTile> pipeline;
   ProductBarriers barriers;
   u32 tensor_memory;
-  alignas(16) QueryStats stats[kStreamedStages][kStreamedRows];
+  ColumnStats<kStreamedRows> stats[kStreamedStages];
 };
 
 struct Work {
@@ -44,13 +44,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
         streamed.wait_full(pipeline.streamed_full);
-        const QueryStats* stats = control.stats[streamed.slot];
-        score_operands<Work>(control.barriers, lane_memory, {seen.begin - first, seen.end - first}, phases,
-                             [&](int column, float score, float grad, float& p, float& g) {
-                               const QueryStats query = stats[column];
-                               p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
-                               g = p * (grad - query.delta);
-                             });
+        score_operands<Work>(control.barriers, lane_memory, {seen.begin - first, seen.end - first},
+                             arguments.scale_log2, StatsOfColumns(control.stats[streamed.slot]), phases);
         streamed.advance();
       }
     }

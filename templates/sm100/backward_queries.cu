@@ -47,15 +47,12 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
       empty = empty && tile.key_count == 0;
       const bool valid = row < loaded_rows(tile);
       const i64 place = static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + row;
-      const float lse_log2 = lse_log2_of(arguments.lse + place, valid);
-      const float delta = valid ? arguments.delta[place] : 0.0f;
+      const StatsOfLane stats{-lse_log2_of(arguments.lse + place, valid),
+                              valid ? -arguments.delta[place] : 0.0f};
       const Interval seen = visible(tile.query_position + row - tile.key_position, tile.key_count);
       for (int first = 0; first < tile.key_count; first += kStreamedRows) {
-        score_operands<Work>(control.barriers, lane_memory, {seen.begin - first, seen.end - first}, phases,
-                             [&](int, float score, float grad, float& p, float& g) {
-                               p = ex2_approx(fmaf(score, arguments.scale_log2, -lse_log2));
-                               g = p * (grad - delta);
-                             });
+        score_operands<Work>(control.barriers, lane_memory, {seen.begin - first, seen.end - first},
+                             arguments.scale_log2, stats, phases);
       }
     }
     wait_products(control.barriers, phases);

@@ -15,8 +15,9 @@ static_assert(Config::AttendWarps::kCount == kGradientWarps && Config::UnloadWar
 struct Control {
   Pipeline pipeline;
   fused::Barriers barriers;
+  u64 stats_full[kStages];
   u32 tensor_memory;
-  alignas(16) QueryStats stats[kStages][kChunkRows];
+  ColumnStats<kChunkRows> stats[kStages];
 };
 
 __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memory) {
@@ -62,12 +63,77 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
   products.end();
 }
 
-// Delta of all queries of a streamed tile, by all threads of attend().
-__device__ inline void complete_stats(QueryStats* stats, StreamedTile output, StreamedTile output_grad) {
-  constexpr int kRowsAtOnce = kGradientThreads / 4;
-  for (int first = 0; first < kChunkRows; first += kRowsAtOnce)
-    add_delta(stats, output, output_grad, first + threadIdx.x % kGradientThreads / 4);
-  bar_sync(kGradientBarrier, kGradientThreads);
+__device__ inline float2 to_float2(u32 elements) {
+  return {to_float(static_cast<u16>(elements)), to_float(static_cast<u16>(elements >> 16))};
+}
+
+// Delta of some rows of a streamed tile, added to what is there: by one warp, a lane has every 32nd row.
+__device__ inline void add_delta(QueryStats (&stats)[kChunkRows / 32], StreamedTile output,
+                                 StreamedTile output_grad, int lane) {
+  constexpr int kRows = kChunkRows / 32;
+  float2 sums[kRows][2] = {};
+#pragma unroll 2
+  for (int chunk = 0; chunk < StreamedTile::kColumns / 8; ++chunk) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const u32 offset = chunk / kChunksPerRow * StreamedTile::kBoxBytes +
+                         swizzled_offset(lane + 32 * r, chunk % kChunksPerRow);
+      u32 left[4], right[4];
+      ld_shared_v4(left, output.address + offset);
+      ld_shared_v4(right, output_grad.address + offset);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        sums[r][i % 2] = fma_rn_x2(to_float2(left[i]), to_float2(right[i]), sums[r][i % 2]);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const float2 sum = add_rn_x2(sums[r][0], sums[r][1]);
+    stats[r].delta += sum.x + sum.y;
+  }
+}
+
+// LSE and delta of the queries, by one warp.
+__device__ inline void load_stats(const Shared<Control>& shared, const ShortArguments& arguments) {
+  Control& control = *shared.control;
+  Pipeline& pipeline = control.pipeline;
+  Ring<kItemStages> items;
+  Ring<kStages> streamed;
+  Ring<1> outputs;
+  const int lane = threadIdx.x % 32;
+  for (;;) {
+    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+    const i32 queries = loaded_queries(tile);
+#pragma unroll 1
+    for (int g = 0; g < config::kGroups; ++g) {
+      const i64 row =
+          static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
+#pragma unroll 1
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
+        const bool seen = sees_keys(tile, first);
+        QueryStats stats[kChunkRows / 32];
+#pragma unroll
+        for (int r = 0; r < kChunkRows / 32; ++r) {
+          const int query = first + lane + 32 * r;
+          stats[r] = stats_before_delta(arguments, row + query, seen && query < queries);
+        }
+        streamed.wait_full(pipeline.streamed_full);
+        if (seen) {
+          outputs.wait_full(pipeline.output_full);
+          add_delta(stats, shared.output[0], shared.streamed[streamed.slot][1], lane);
+          __syncwarp();  // all lanes have read the output
+          release(pipeline.output_empty, outputs.slot);
+          outputs.advance();
+#pragma unroll
+          for (int r = 0; r < kChunkRows / 32; ++r) control.stats[streamed.slot][lane + 32 * r] = stats[r];
+        }
+        mbarrier_arrive(&control.stats_full[streamed.slot]);
+        streamed.advance();
+      }
+    }
+  }
 }
 
 // Scores become probabilities and score gradients, one thread a key.
@@ -79,7 +145,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
   const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<kStages> streamed;
-  Ring<1> outputs, query_grads;
+  Ring<1> query_grads;
   fused::Waits scores_full{&barriers.scores_full};
   for (;;) {
     const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
@@ -89,23 +155,14 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kChunkRows) {
-        streamed.wait_full(pipeline.streamed_full);
+        streamed.wait_full(shared.control->stats_full);
         if (sees_keys(tile, first)) {
-          QueryStats* stats = shared.control->stats[streamed.slot];
-          outputs.wait_full(pipeline.output_full);
-          complete_stats(stats, shared.output[0], shared.streamed[streamed.slot][1]);
-          release(pipeline.output_empty, outputs.slot);
-          outputs.advance();
           const int end = min(first + kChunkRows, tile.query_count);
           const bool masked = __any_sync(0xffffffff, seen.begin > first || seen.end < end);
           fused::score_operands<Config>(
-              scores_full, lane_memory,
-              [&](int column, float score, float grad, float& p, float& g) {
-                const QueryStats query = stats[column];
-                p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
-                g = p * (grad - query.delta);
-                if (masked && (first + column < seen.begin || first + column >= seen.end)) p = g = 0.0f;
-              },
+              scores_full, lane_memory, arguments.scale_log2,
+              StatsOfColumns(shared.control->stats[streamed.slot]), masked,
+              [&](int piece) { return seen_bits(seen, first + piece * kPieceColumns); },
               fused::chunk_operands<Config>(barriers, lane_memory, shared.score_grads[0], row,
                                             [&] { query_grads.wait_empty(pipeline.query_grad_empty); }));
         } else {
@@ -212,9 +269,10 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Short::kThread
   run_roles<Config::StoreWarps>(
       &control.tensor_memory,
       [&] {
-        short_keys::init_pipeline(control.pipeline, kOtherItemConsumers, 1 + kGradientWarps, kGradientWarps,
+        short_keys::init_pipeline(control.pipeline, kOtherItemConsumers, 0, 1 + kGradientWarps, 1,
                                   kGradientWarps, kGradientThreads);
         fused::init_barriers(control.barriers);
+        for (u64& barrier : control.stats_full) mbarrier_init(&barrier, 32);
       },
       [&](int warp, TensorMemory memory) {
         if (warp == Config::LoadWarps::kFirst) {

@@ -172,25 +172,9 @@ class Products {
 
 // ---- Operands, by one thread a key.
 
-// Some columns of scores and of their gradients.
-template <class Config>
-struct ScorePiece {
-  float scores[kRowChunk], grads[kRowChunk];
-
-  __device__ inline void load(TensorMemory lane_memory, int column) {
-    tcgen05_ld(scores, Config::Scores::in(lane_memory) + column);
-    tcgen05_ld(grads, Config::ScoreGrads::in(lane_memory) + column);
-    tcgen05_wait_ld();
-    pin(scores);
-    pin(grads);
-  }
-};
-
-constexpr int kPieceColumns = 2 * kRowChunk;
-
 // Puts a piece's columns of a key's rounded score gradients in their place: store(address, four words).
 template <class Tile, class Store>
-__device__ inline void stage_score_grads(Tile chunk, u32 row, int column, const u32 (&packed)[kRowChunk],
+__device__ inline void stage_score_grads(Tile chunk, u32 row, int column, const RoundedPiece& packed,
                                          Store store) {
 #pragma unroll
   for (int i = 0; i < kPieceColumns / 8; ++i) {
@@ -214,10 +198,9 @@ struct ChunkOperands {
     tcgen05_fence_before_thread_sync();
     mbarrier_arrive(&barriers.scores_read);
   }
-  __device__ inline void put(int piece, const u32 (&probabilities)[kRowChunk],
-                             const u32 (&score_grads)[kRowChunk]) {
+  __device__ inline void put(int piece, const RoundedPiece& probabilities, const RoundedPiece& score_grads) {
     // Over score gradients that have been read: two of their columns make one.
-    tcgen05_st_x16(Config::Probabilities::in(lane_memory) + piece * kRowChunk, probabilities);
+    tcgen05_st_x16(Config::Probabilities::in(lane_memory) + piece * (kPieceColumns / 2), probabilities);
     if (piece == 0) free();
     stage_score_grads(chunk, row, piece * kPieceColumns, score_grads,
                       [](u32 address, u32 a, u32 b, u32 c, u32 d) { st_shared_v4(address, a, b, c, d); });
@@ -236,34 +219,27 @@ __device__ inline ChunkOperands<Config, Free> chunk_operands(Barriers& barriers,
   return {barriers, lane_memory, chunk, row, free};
 }
 
-// One chunk of this thread's key. operands(column, score, score_grad) turns a score into its probability and
-// the score gradient; `place` takes them, a piece at a time.
-template <class Config, class Operands, class Place>
-__device__ inline void score_operands(Waits& scores, TensorMemory lane_memory, Operands operands,
-                                      Place place) {
+// One chunk of this thread's key, its queries' LSE and delta in `stats`; `place` takes the operands, a piece
+// at a time. seen_bits(piece): which of a piece's columns the key sees, if some key of the warp does not see
+// all.
+template <class Config, class SeenBits, class Place>
+__device__ inline void score_operands(Waits& scores_full, TensorMemory lane_memory, float scale_log2,
+                                      StatsOfColumns stats, bool masked, SeenBits seen_bits, Place place) {
   constexpr int kPieces = kChunkRows / kPieceColumns;
-  scores.wait();
+  scores_full.wait();
   tcgen05_fence_after_thread_sync();
 #pragma unroll
-  for (int piece = 0; piece < kPieces; ++piece) {
-    u32 probabilities[kRowChunk], score_grads[kRowChunk];
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const int first = piece * kPieceColumns + c * kRowChunk;
-      ScorePiece<Config> values;
-      values.load(lane_memory, first);
-      if (first + kRowChunk == kChunkRows) place.scores_read();
-#pragma unroll
-      for (int i = 0; i < kRowChunk; i += 2) {
-        float p[2], g[2];
-#pragma unroll
-        for (int h = 0; h < 2; ++h)
-          operands(first + i + h, values.scores[i + h], values.grads[i + h], p[h], g[h]);
-        probabilities[c * 8 + i / 2] = cvt_rn_x2(p[0], p[1]);
-        score_grads[c * 8 + i / 2] = cvt_rn_x2(g[0], g[1]);
-      }
-    }
-    place.put(piece, probabilities, score_grads);
+  for (int p = 0; p < kPieces; ++p) {
+    const int column = p * kPieceColumns;
+    ScorePiece piece;
+    piece.load(Config::Scores::in(lane_memory) + column, Config::ScoreGrads::in(lane_memory) + column);
+    tcgen05_wait_ld();
+    piece.pin();
+    if (p == kPieces - 1) place.scores_read();
+    RoundedPiece probabilities, score_grads;
+    piece.round(scale_log2, stats, column, probabilities, score_grads);
+    if (masked) mask_operands(probabilities, score_grads, seen_bits(p));
+    place.put(p, probabilities, score_grads);
   }
   place.done();
 }

@@ -103,7 +103,7 @@ template <class Tile>
 struct Control {
   Pipeline<Tile> pipeline;
   u32 tensor_memory;
-  alignas(16) QueryStats stats[kStages][kChunkRows];
+  ColumnStats<kChunkRows> stats[kStages];
 };
 
 template <class Tile>

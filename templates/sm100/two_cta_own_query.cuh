@@ -17,10 +17,12 @@ struct Work {
   __device__ static inline Place place_of(const Step& step, i32 row, const TwoCtaArguments&) {
     return {step.head, step.query_position + row, true};
   }
-  // Of the queries in the tile's rows, one after the other.
-  __device__ static inline i32 next_position(i32 position, const TwoCtaArguments&) { return position + 1; }
   __device__ static inline i32 sequence_queries(const Step& step, const TwoCtaArguments&) {
     return step.live_queries;
+  }
+  // Which of kPieceColumns of the tile's rows from `row` on a key sees that sees these queries: a bit each.
+  __device__ static inline u32 seen_bits(Interval seen, const Step& step, i32 row, const TwoCtaArguments&) {
+    return kernel::seen_bits(seen, step.query_position + row);
   }
   // Whether a key that sees these queries does not see all of a chunk's.
   __device__ static inline bool is_masked(Interval seen, const Step& step, i32 chunk,

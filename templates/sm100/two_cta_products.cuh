@@ -83,9 +83,9 @@ class Products {
     }
     tcgen05_fence_after_thread_sync();
     const auto columns = shared_.query_columns[columns_.slot];
-    constexpr int kPieces = kChunkRows / fused::kPieceColumns;
+    constexpr int kPieces = kChunkRows / kPieceColumns;
     for (int piece = 0; piece < kPieces; ++piece) {
-      const int row = piece * fused::kPieceColumns;
+      const int row = piece * kPieceColumns;
       const bool first = pending_.starts_keys && piece == 0;
       mma_ab<kCtas>(Config::ValueGrad::in(memory_), Config::Operands::in(memory_, 2 * piece),
                     columns[1].from_row(row), first);

@@ -18,12 +18,11 @@ struct PairOperands {
     tcgen05_fence_before_thread_sync();
     arrive_at_leader(&pipeline.scores_read);
   }
-  __device__ inline void put(int piece, const u32 (&probabilities)[kRowChunk],
-                             const u32 (&rounded)[kRowChunk]) {
+  __device__ inline void put(int piece, const RoundedPiece& probabilities, const RoundedPiece& rounded) {
     tcgen05_st_x16(Config::Operands::in(lane_memory, 2 * piece).address, probabilities);
     tcgen05_st_x16(Config::Operands::in(lane_memory, 2 * piece + 1).address, rounded);
     if (piece == 0) free();
-    const int column = piece * fused::kPieceColumns;
+    const int column = piece * kPieceColumns;
     if (owner == cluster_ctarank()) {
       fused::stage_score_grads(
           score_grads, key, column, rounded,
@@ -60,24 +59,18 @@ __device__ inline void attend(const Shared<typename Work::Tile>& shared, TensorM
                                   : Interval{0, 0};
         for (i32 chunk = 0; chunk < step.chunks(); ++chunk) {
           const bool masked = __any_sync(0xffffffff, Work::is_masked(seen, step, chunk, arguments));
-          i32 position = Work::place_of(step, chunk * kChunkRows, arguments).position;
           ring.wait_full(pipeline.stats.full);
-          const QueryStats* stats = shared.control->stats[ring.slot];
-          const auto operands = [&](int column, float score, float grad, float& p, float& g) {
-            const QueryStats query = stats[column];
-            p = ex2_approx(fmaf(score, arguments.scale_log2, -query.lse_log2));
-            g = p * (grad - query.delta);
-            if (!masked) return;
-            if (position < seen.begin || position >= seen.end) p = g = 0.0f;
-            position = Work::next_position(position, arguments);
-          };
           const auto free = [&] {
             if (chunk == 0) products_done.wait_outstanding();
           };
           using Place = PairOperands<decltype(free), Pipeline<typename Work::Tile>>;
           constexpr int kChunkBoxes = kChunkRows / Config::RoundedScoreGrads::Stage::kBoxDim;
           fused::score_operands<Config>(
-              scores_full, lane_memory, operands,
+              scores_full, lane_memory, arguments.scale_log2,
+              StatsOfColumns(shared.control->stats[ring.slot]), masked,
+              [&](int piece) {
+                return Work::seen_bits(seen, step, chunk * kChunkRows + piece * kPieceColumns, arguments);
+              },
               Place{pipeline, lane_memory, shared.score_grads[0].from_box(chunk % kOwnedChunks * kChunkBoxes),
                     static_cast<u32>(key), static_cast<u32>(chunk / kOwnedChunks), free});
           __syncwarp();  // all lanes are done with the statistics

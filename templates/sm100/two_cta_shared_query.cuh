@@ -18,12 +18,13 @@ struct Work {
     const i32 slot = row / arguments.slot_rows;
     return {step.head + slot, row % arguments.slot_rows, slot < config::kGroups};
   }
-  // Of the queries in the tile's rows, one after the other.
-  __device__ static inline i32 next_position(i32 position, const TwoCtaArguments& arguments) {
-    return position + 1 == arguments.slot_rows ? 0 : position + 1;
-  }
   __device__ static inline i32 sequence_queries(const Step&, const TwoCtaArguments& arguments) {
     return arguments.query_rows;
+  }
+  // Which of kPieceColumns of the tile's rows from `row` on a key sees that sees these queries: a bit each.
+  __device__ static inline u32 seen_bits(Interval seen, const Step&, i32 row,
+                                         const TwoCtaArguments& arguments) {
+    return seen_slot_bits(seen, row, arguments.slot_rows);
   }
   // Whether a key that sees these queries does not see all of a chunk's.
   __device__ static inline bool is_masked(Interval seen, const Step&, i32, const TwoCtaArguments& arguments) {

@@ -53,6 +53,68 @@ __device__ inline void stage_query_grad(QueryGradTile tile, int consumer,
   }
 }
 
+// LSE of every query and, in the place of delta, less its gradient: what add_delta() adds to.
+__device__ inline void load_stats(const Shared<Control>& shared, const ShortArguments& arguments) {
+  Pipeline& pipeline = shared.control->pipeline;
+  Ring<kItemStages> items;
+  Ring<kStages> streamed;
+  const int lane = threadIdx.x % 32;
+  for (;;) {
+    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
+    if (item.head < 0) break;
+    const KeyTile& tile = item.tile;
+    const i32 queries = loaded_queries(tile);
+#pragma unroll 1
+    for (int g = 0; g < config::kGroups; ++g) {
+      const i64 row =
+          static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
+      for (int first = 0; first < tile.query_count; first += kChunkRows) {
+        QueryStats stats[kChunkRows / 32] = {};
+        if (sees_keys(tile, first)) {
+#pragma unroll
+          for (int i = 0; i < kChunkRows / 32; ++i) {
+            const int query = first + lane + 32 * i;
+            const bool valid = query < queries;
+            stats[i] = stats_before_delta(arguments, row + query, valid);
+          }
+        }
+        streamed.wait_empty(pipeline.streamed_empty);
+#pragma unroll
+        for (int i = 0; i < kChunkRows / 32; ++i)
+          shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
+        mbarrier_arrive(&pipeline.streamed_full[streamed.slot]);
+        streamed.advance();
+      }
+    }
+  }
+}
+
+// Adds a row's sum of products of output and output gradient to its delta: by four neighbouring lanes, all of
+// the warp together.
+__device__ inline void add_delta(QueryStats* stats, StreamedTile output, StreamedTile output_grad, u32 row) {
+  constexpr u32 kLanes = 4;
+  constexpr u32 kLaneBytes = 8;  // at a time
+  const u32 lane = opaque(threadIdx.x % kLanes);
+  float sum = 0.0f;
+#pragma unroll 2
+  for (u32 first = 0; first < config::kPaddedDim * kElementBytes; first += kLanes * kLaneBytes) {
+    const u32 byte = first + lane * kLaneBytes;
+    const u32 offset = byte / StreamedTile::kSwizzleBytes * StreamedTile::kBoxBytes +
+                       swizzled_offset(row, byte / 16 % kChunksPerRow) + byte % 16;
+    u32 left[2], right[2];
+    ld_shared_v2(left, output.address + offset);
+    ld_shared_v2(right, output_grad.address + offset);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      sum += to_float(static_cast<u16>(left[i])) * to_float(static_cast<u16>(right[i]));
+      sum += to_float(static_cast<u16>(left[i] >> 16)) * to_float(static_cast<u16>(right[i] >> 16));
+    }
+  }
+#pragma unroll
+  for (u32 distance = 1; distance < kLanes; distance *= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+  if (lane == 0) stats[row].delta += sum;
+}
+
 // One streamed tile: adds to the gradients of keys and values, and stages the query's.
 __device__ inline void attend(const Shared<Control>& shared, const StationaryTile (&stationary)[2],
                               const StreamedTile (&streamed)[2], QueryStats* stats, const KeyTile& tile,
@@ -177,7 +239,8 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Short::kThread
   const short_keys::Shared<short_keys::Control> shared = short_keys::carve<short_keys::Control>(shared_bytes);
   short_keys::Pipeline& pipeline = shared.control->pipeline;
   if (threadIdx.x == 0) {
-    short_keys::init_pipeline(pipeline, kConsumerWarps, kConsumerWarps, kConsumerWarps, 0, kConsumerWarps);
+    short_keys::init_pipeline(pipeline, kConsumerWarps, 32, kConsumerWarps, kConsumerWarps, 0,
+                              kConsumerWarps);
     fence_mbarrier_init();
   }
   __syncthreads();
