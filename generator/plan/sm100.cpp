@@ -97,7 +97,7 @@ std::vector<WarpRole> pair_roles(const char* stats_task) {
           {"Multiply", "issues the products"},
           {"Draw", "draws work items"},
           {"Stats", stats_task},
-          {"Gradients", "operands from scores, then the store: one thread a row", 4}};
+          {"Gradients", "operands from scores, then the store: two threads a row", 8}};
 }
 
 std::vector<WarpRole> one_pass_roles() {

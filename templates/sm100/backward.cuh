@@ -7,7 +7,7 @@
 //
 //   load       one thread loads tiles         multiply  one thread issues the products
 //   draw       one thread draws items
-//   gradients  one thread a row: operands from scores, then the store
+//   gradients  two threads a row, each with half of the columns: operands from scores, then the store
 //
 // `Work` says what an entry's items consist of: segments with stationary tiles of their own, each with some
 // streamed tiles.
@@ -15,8 +15,12 @@ namespace jfa::kernel {
 
 constexpr int kGradientThreads = kTileRows;  // one a row
 constexpr int kGradientWarps = kGradientThreads / 32;
-static_assert(config::Keys::GradientsWarps::kCount == kGradientWarps);
-static_assert(config::Queries::GradientsWarps::kCount == kGradientWarps);
+// Columns of a tile are shared out in pieces.
+constexpr int kColumnShares = 2;
+static_assert(config::Keys::GradientsWarps::kCount == kColumnShares * kGradientWarps);
+static_assert(config::Queries::GradientsWarps::kCount == kColumnShares * kGradientWarps);
+static_assert(config::Keys::GradientsWarps::kFirst % 4 == 0);
+static_assert(config::Queries::GradientsWarps::kFirst % 4 == 0);
 static_assert(config::Keys::Scores::kStages == 2 && config::Queries::Scores::kStages == 2);
 constexpr int kGradientBarrier = 1;  // named barrier of the gradient warps
 
@@ -29,8 +33,8 @@ struct ProductBarriers {
 
 __device__ inline void init_product_barriers(ProductBarriers& barriers) {
   mbarrier_init(&barriers.scores_full, 1);
-  mbarrier_init(&barriers.scores_read, kGradientThreads);
-  mbarrier_init(&barriers.operands_full, kGradientThreads);
+  mbarrier_init(&barriers.scores_read, kColumnShares * kGradientThreads);
+  mbarrier_init(&barriers.operands_full, kColumnShares * kGradientThreads);
   mbarrier_init(&barriers.products_done, 1);
 }
 
@@ -131,41 +135,44 @@ __device__ inline void wait_products(ProductBarriers& barriers, GradientPhases& 
   tcgen05_fence_after_thread_sync();
 }
 
-// One streamed tile of this thread's row, which sees the columns of an interval. Its LSE and delta, or the
-// columns', are in `stats`.
+// This thread's share of one streamed tile's columns. Its row sees those of an interval; its LSE and delta,
+// or the columns', are in `stats`.
 template <class Work, class Stats>
-__device__ inline void score_operands(ProductBarriers& barriers, TensorMemory lane_memory, Interval seen,
-                                      float scale_log2, const Stats& stats, GradientPhases& phases) {
+__device__ inline void score_operands(ProductBarriers& barriers, TensorMemory lane_memory, int share,
+                                      Interval seen, float scale_log2, const Stats& stats,
+                                      GradientPhases& phases) {
   using Config = typename Work::Config;
-  constexpr int kPieces = kStreamedRows / kPieceColumns;
-  const auto scores = Config::Scores::in(lane_memory, phases.score_stage);
-  const auto grads = Config::ScoreGrads::in(lane_memory);
-  phases.score_stage ^= 1;
+  static_assert(kStreamedRows <= kColumnShares * kPieceColumns);
+  const int column = share * kPieceColumns;
+  // With fewer columns than that the last shares have none.
+  const bool has_columns = kStreamedRows == kColumnShares * kPieceColumns || column < kStreamedRows;
   mbarrier_wait(&barriers.scores_full, phases.scores);
   phases.scores ^= 1;
   tcgen05_fence_after_thread_sync();
-  ScorePiece pieces[kPieces];
-#pragma unroll
-  for (int p = 0; p < kPieces; ++p) pieces[p].load(scores + p * kPieceColumns, grads + p * kPieceColumns);
-  tcgen05_wait_ld();
-#pragma unroll
-  for (int p = 0; p < kPieces; ++p) pieces[p].pin();
+  ScorePiece piece;
+  if (has_columns) {
+    // Scores come last: they are used first, and ptxas issues no load behind what waits for another.
+    tcgen05_ld(piece.grads, Config::ScoreGrads::in(lane_memory) + column);
+    tcgen05_ld(piece.scores, Config::Scores::in(lane_memory, phases.score_stage) + column);
+    tcgen05_wait_ld();
+    piece.pin();
+  }
   tcgen05_fence_before_thread_sync();
   mbarrier_arrive(&barriers.scores_read);
-
-  const bool masked = __any_sync(0xffffffff, seen.begin > 0 || seen.end < kStreamedRows);
-#pragma unroll
-  for (int p = 0; p < kPieces; ++p) {
-    RoundedPiece probabilities, score_grads;
-    pieces[p].round(scale_log2, stats, p * kPieceColumns, probabilities, score_grads);
-    if (masked) mask_operands(probabilities, score_grads, seen_bits(seen, p * kPieceColumns));
-    if (p == 0) wait_products(barriers, phases);
-    const int column = p * (kPieceColumns / 2);
-    if constexpr (Work::kValueGradient)
-      tcgen05_st_x16(Config::Probabilities::in(lane_memory) + column, probabilities);
-    tcgen05_st_x16(Config::RoundedScoreGrads::in(lane_memory) + column, score_grads);
+  phases.score_stage ^= 1;
+  RoundedPiece probabilities, score_grads;
+  if (has_columns) {
+    piece.round(scale_log2, stats, column, probabilities, score_grads);
+    if (__any_sync(0xffffffff, seen.begin > column || seen.end < column + kPieceColumns))
+      mask_operands(probabilities, score_grads, seen_bits(seen, column));
   }
-  tcgen05_wait_st();
+  wait_products(barriers, phases);
+  if (has_columns) {
+    if constexpr (Work::kValueGradient)
+      tcgen05_st_x16(Config::Probabilities::in(lane_memory) + column / 2, probabilities);
+    tcgen05_st_x16(Config::RoundedScoreGrads::in(lane_memory) + column / 2, score_grads);
+    tcgen05_wait_st();
+  }
   tcgen05_fence_before_thread_sync();
   mbarrier_arrive(&barriers.operands_full);
   phases.outstanding = true;

@@ -29,7 +29,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
   Control& control = *shared.control;
   BackwardPipeline<KeyTile>& pipeline = control.pipeline;
   const int row = threadIdx.x % kGradientThreads;
-  const bool leader = row == 0;
+  const int share = threadIdx.x / kGradientThreads - config::Keys::GradientsWarps::kFirst / kGradientWarps;
+  const bool leader = row == 0 && share == 0;
   const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
@@ -44,7 +45,7 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
         streamed.wait_full(pipeline.streamed_full);
-        score_operands<Work>(control.barriers, lane_memory, {seen.begin - first, seen.end - first},
+        score_operands<Work>(control.barriers, lane_memory, share, {seen.begin - first, seen.end - first},
                              arguments.scale_log2, StatsOfColumns(control.stats[streamed.slot]), phases);
         streamed.advance();
       }
@@ -54,10 +55,13 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     const bool empty = tile.query_count == 0;
     const auto keys = shared.stationary[stationary.slot][0];
     const auto values = shared.stationary[stationary.slot][1];
-    stage_row(keys, config::Keys::KeyGrad::in(lane_memory), row, arguments.scale, empty);
-    stage_row(values, config::Keys::ValueGrad::in(lane_memory), row, 1.0f, empty);
+    if (share == 0) {
+      stage_row(keys, config::Keys::KeyGrad::in(lane_memory), row, arguments.scale, empty);
+    } else {
+      stage_row(values, config::Keys::ValueGrad::in(lane_memory), row, 1.0f, empty);
+    }
     fence_proxy_async_shared();
-    bar_sync(kGradientBarrier, kGradientThreads);
+    bar_sync(kGradientBarrier, kColumnShares * kGradientThreads);
     if (leader) {
       // Boxes have fewer rows than the tile.
       for (int half = 0; half < kTileRows && half < tile.rows; half += kBoxRows) {
@@ -92,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Keys::kThreads
   run_roles<Config::StatsWarps>(
       &shared.control->tensor_memory,
       [&] {
-        init_pipeline(pipeline, 3 + kGradientWarps, 1, 32);
+        init_pipeline(pipeline, 3 + kColumnShares * kGradientWarps, 1, 32);
         init_product_barriers(shared.control->barriers);
       },
       [&](int warp, TensorMemory memory) {

@@ -30,7 +30,8 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
   Control& control = *shared.control;
   BackwardPipeline<QueryRun>& pipeline = control.pipeline;
   const int row = threadIdx.x % kGradientThreads;
-  const bool leader = row == 0;
+  const int share = threadIdx.x / kGradientThreads - config::Queries::GradientsWarps::kFirst / kGradientWarps;
+  const bool leader = row == 0 && share == 0;
   const TensorMemory lane_memory = lanes_of(memory, row);
   Ring<kItemStages> items;
   Ring<kStationaryStages> stationary;
@@ -51,13 +52,14 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
                               valid ? -arguments.delta[place] : 0.0f};
       const Interval seen = visible(tile.query_position + row - tile.key_position, tile.key_count);
       for (int first = 0; first < tile.key_count; first += kStreamedRows) {
-        score_operands<Work>(control.barriers, lane_memory, {seen.begin - first, seen.end - first},
+        score_operands<Work>(control.barriers, lane_memory, share, {seen.begin - first, seen.end - first},
                              arguments.scale_log2, stats, phases);
       }
     }
     wait_products(control.barriers, phases);
 
     if (run.part >= 0) {
+      if (share != 0) continue;
       const i64 partial =
           (static_cast<i64>(run.part) * arguments.query_heads + item.head) * arguments.partial_rows +
           tile.query_row + row;
@@ -67,9 +69,9 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     }
     const auto queries = shared.stationary[stationary.slot][0];
     stationary.wait_full(pipeline.stationary_full);
-    stage_row(queries, Work::Gradient::in(lane_memory), row, arguments.scale, empty);
+    if (share == 0) stage_row(queries, Work::Gradient::in(lane_memory), row, arguments.scale, empty);
     fence_proxy_async_shared();
-    bar_sync(kGradientBarrier, kGradientThreads);
+    bar_sync(kGradientBarrier, kColumnShares * kGradientThreads);
     if (leader) {
       // Boxes have fewer rows than the tile.
       for (int half = 0; half < kTileRows && half < tile.rows; half += kBoxRows) {
@@ -102,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Queries::kThre
   run_roles<Config::StatsWarps>(
       &shared.control->tensor_memory,
       [&] {
-        init_pipeline(pipeline, 2 + kGradientWarps, 1, 0);
+        init_pipeline(pipeline, 2 + kColumnShares * kGradientWarps, 1, 0);
         init_product_barriers(shared.control->barriers);
       },
       [&](int warp, TensorMemory memory) {

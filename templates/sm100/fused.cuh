@@ -232,7 +232,8 @@ __device__ inline void score_operands(Waits& scores_full, TensorMemory lane_memo
   for (int p = 0; p < kPieces; ++p) {
     const int column = p * kPieceColumns;
     ScorePiece piece;
-    piece.load(Config::Scores::in(lane_memory) + column, Config::ScoreGrads::in(lane_memory) + column);
+    tcgen05_ld(piece.scores, Config::Scores::in(lane_memory) + column);
+    tcgen05_ld(piece.grads, Config::ScoreGrads::in(lane_memory) + column);
     tcgen05_wait_ld();
     piece.pin();
     if (p == kPieces - 1) place.scores_read();

@@ -52,11 +52,6 @@ struct StatsOfLane {
 struct ScorePiece {
   float scores[kPieceColumns], grads[kPieceColumns];
 
-  // Both are in flight until wait().
-  __device__ inline void load(TensorMemory score_memory, TensorMemory grad_memory) {
-    tcgen05_ld(scores, score_memory);
-    tcgen05_ld(grads, grad_memory);
-  }
   __device__ inline void pin() {
     kernel::pin(scores);
     kernel::pin(grads);
