@@ -13,7 +13,7 @@ jfa_add_test(backward_paths_test
 
 jfa_add_test(backward_two_cta_test
   SOURCES backward_two_cta_test.cpp
-  LIBRARIES jfa_attention_harness
+  LIBRARIES jfa_attention_harness jfa_cuda_headers
   LABELS simulator
   TIMEOUT 600)
 

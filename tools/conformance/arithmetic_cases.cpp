@@ -80,6 +80,8 @@ void add_bits(Cases& cases) {
   }
   for (const char* op : {"shf.l.clamp.b32", "shf.l.wrap.b32", "shf.r.clamp.b32", "shf.r.wrap.b32"})
     cases.push_back(plain_case(group, op, 32, {T::kU32, T::kU32, T::kCount}));
+  for (const char* op : {"bmsk.clamp.b32", "bmsk.wrap.b32"})
+    cases.push_back(plain_case(group, op, 32, {T::kCount, T::kCount}));
   for (const int bits : {32, 64}) {
     const T type = bits == 32 ? T::kU32 : T::kU64;
     cases.push_back(plain_case(group, fmt::format("popc.b{}", bits), 32, {type}));

@@ -203,6 +203,29 @@ TestKernel old_async_copy() {
   return kernel;
 }
 
+// Each thread writes 16 bytes into the other CTA, which copies them out by a bulk store.
+TestKernel cluster_vectors() {
+  TestKernel kernel;
+  kernel.block.x = 32;
+  kernel.grid.x = 2;
+  kernel.cluster.x = 2;
+  kernel.output_bytes = 1024;
+  kernel.inputs.push_back(random_bytes(1024, "cluster vectors"));
+  kernel.ptx = async_kernel(
+      "setp.eq.u32 %first, %t, 0;\nmov.u32 %v7, %cluster_ctarank;\nld.param.u64 %in, [in0];\n"
+      "mad.lo.u32 %v0, %v7, 32, %t;\nmad.wide.u32 %a0, %v0, 16, %in;\n"
+      "ld.global.v4.b32 {%v1, %v2, %v3, %v4}, [%a0];\n"
+      "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n"
+      "shl.b32 %v0, %t, 4;\nadd.u32 %v0, %tile, %v0;\nxor.b32 %v5, %v7, 1;\n"
+      "mapa.shared::cluster.u32 %v6, %v0, %v5;\nst.shared::cluster.v4.b32 [%v6], {%v1, %v2, %v3, %v4};\n"
+      "fence.proxy.async.shared::cluster;\n"
+      "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n"
+      "mad.wide.u32 %a1, %v7, 512, %out;\n"
+      "@%first cp.async.bulk.global.shared::cta.bulk_group [%a1], [%tile], 512;\n"
+      "@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.wait_group 0;\n");
+  return kernel;
+}
+
 // Rank 1 arrives on rank 0's barrier and reads and writes its memory.
 TestKernel cluster() {
   TestKernel kernel;
@@ -346,6 +369,7 @@ void add_mbarrier_cases(std::vector<TestCase>& cases) {
   cases.push_back({"cp.async.bulk multicast", "copy", Needs::kAny, multicast});
   cases.push_back({"st.async", "copy", Needs::kAny, remote_stores});
   cases.push_back({"distributed shared memory", "copy", Needs::kAny, cluster});
+  cases.push_back({"vectors into distributed shared memory", "copy", Needs::kAny, cluster_vectors});
   for (const char* operation : {"add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32", "inc.u32",
                                 "add.f32", "add.noftz.f16", "add.noftz.bf16", "min.f16", "max.bf16"}) {
     const std::string name = fmt::format("cp.reduce.async.bulk.global {}", operation);
