@@ -69,17 +69,16 @@ __device__ inline void attend(const Shared<Control>& shared, const QueryTile& ti
                               float (&output)[kOutputRegisters], RowState (&rows)[2]) {
   Pipeline& pipeline = shared.control->pipeline;
   const int row = share.first_row + fragment_first_row();
-  const Interval interval[2] = {visible(tile.query_position + row - tile.key_position, tile.key_count),
-                                visible(tile.query_position + row + 8 - tile.key_position, tile.key_count)};
-  auto keys_of = [&](int j, Interval(&keys)[2]) {
-    for (int r = 0; r < 2; ++r)
-      keys[r] = {interval[r].begin - j * kTileRows, interval[r].end - j * kTileRows};
+  const int offset = tile.query_position + row - tile.key_position;
+  const Intervals seen[2] = {keys_of_query(offset, tile.key_count), keys_of_query(offset + 8, tile.key_count)};
+  auto keys_of = [&](int j, Intervals(&keys)[2]) {
+    for (int r = 0; r < 2; ++r) keys[r] = seen[r].from(j * kTileRows);
   };
 
   float scores[kScoreRegisters];
   float factor[2];
   u32 probabilities[kProbabilitySteps][4];
-  Interval keys[2];
+  Intervals keys[2];
 
   for (int j = 0; j < share.first_tile; ++j) pass_tile(pipeline, tiles);
   tiles.wait_full(pipeline.key_value_full);

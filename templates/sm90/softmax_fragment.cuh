@@ -11,7 +11,7 @@ constexpr float kFusedReference = 1 << 20;
 
 // Scores become ex2(score - reference), unnormalised; `factor` is for what the rows accumulated before. Sums
 // are of this thread's columns only. keys: what each row sees, counted from the tile's first column.
-__device__ inline void softmax_fragment(float (&scores)[kScoreRegisters], const Interval (&keys)[2],
+__device__ inline void softmax_fragment(float (&scores)[kScoreRegisters], const Intervals (&keys)[2],
                                         float scale_log2, RowState (&rows)[2], float (&factor)[2]) {
   // A positive scale is applied inside the exponent; otherwise the largest score is not the largest product,
   // and the products come first. Masking comes after either, since 0 * -inf is no score.
@@ -21,14 +21,11 @@ __device__ inline void softmax_fragment(float (&scores)[kScoreRegisters], const 
     for (int i = 0; i < kScoreRegisters; ++i) scores[i] *= scale_log2;
     scale = 1.0f;
   }
-  const bool masked =
-      keys[0].begin > 0 || keys[0].end < kTileRows || keys[1].begin > 0 || keys[1].end < kTileRows;
+  const bool masked = !keys[0].all(0, kTileRows) || !keys[1].all(0, kTileRows);
   if (__any_sync(0xffffffff, masked)) {
 #pragma unroll
     for (int i = 0; i < kScoreRegisters; ++i) {
-      const Interval& row = keys[fragment_row(i)];
-      const int column = fragment_column(i);
-      if (column < row.begin || column >= row.end) scores[i] = kMinusInfinity;
+      if (!keys[fragment_row(i)].contains(fragment_column(i))) scores[i] = kMinusInfinity;
     }
   }
   float maximum[2] = {kMinusInfinity, kMinusInfinity};
