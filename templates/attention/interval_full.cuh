@@ -12,8 +12,8 @@ __device__ inline Interval queries_of_keys(i32 /*offset*/, i32 /*rows*/, i32 que
   return {0, query_rows};
 }
 
-__device__ inline Intervals keys_of_query(i32 /*offset*/, i32 count) { return {{0, count}}; }
-__device__ inline Intervals queries_of_key(i32 /*offset*/, i32 count) { return {{0, count}}; }
+__device__ inline Intervals keys_of_query(i32 /*offset*/, i32 count) { return {0, count}; }
+__device__ inline Intervals queries_of_key(i32 /*offset*/, i32 count) { return {0, count}; }
 
 __device__ inline i32 live_queries(i32 /*place*/, i32 rows, i32 /*key_place*/, i32 key_count) {
   return key_count > 0 ? rows : 0;

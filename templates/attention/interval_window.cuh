@@ -9,18 +9,24 @@ namespace jfa::kernel {
 
 constexpr bool kAlignedAtEnds = config::kBottomRight;
 
-// What rows at `offset` see of rows [first, end) of the other side, kBack rows back and kAhead ahead.
-template <i32 kBack, i32 kAhead>
-__device__ inline Interval seen_by(i32 offset, i32 rows, i32 first, i32 end) {
-  return {kBack < 0 ? first : max(offset - kBack, first), kAhead < 0 ? end : min(offset + rows + kAhead, end)};
+// Where what rows at `offset` see of the other side's begins, kBack rows back but not before `first`, and
+// where it ends.
+template <i32 kBack>
+__device__ inline i32 begin_of(i32 offset, i32 first) {
+  return kBack < 0 ? first : max(offset - kBack, first);
+}
+template <i32 kAhead>
+__device__ inline i32 end_of(i32 offset, i32 rows, i32 end) {
+  return kAhead < 0 ? end : min(offset + rows + kAhead, end);
 }
 
 // ---- What some row of a tile sees. Empty if all that lies outside the sequence.
 
 template <i32 kBack, i32 kAhead>
 __device__ inline Interval tile_interval(i32 offset, i32 rows, i32 other_rows) {
-  const Interval seen = seen_by<kBack, kAhead>(offset, rows, 0, other_rows);
-  return {seen.begin, max(seen.begin, seen.end)};
+  const i32 begin = begin_of<kBack>(offset, 0);
+  const i32 end = end_of<kAhead>(offset, rows, other_rows);
+  return {begin, max(begin, end)};
 }
 __device__ inline Interval keys_of_queries(i32 offset, i32 rows, i32 key_rows) {
   return tile_interval<config::kLeft, config::kRight>(offset, rows, key_rows);
@@ -32,10 +38,10 @@ __device__ inline Interval queries_of_keys(i32 offset, i32 rows, i32 query_rows)
 // ---- What one row sees of `count` rows.
 
 __device__ inline Intervals keys_of_query(i32 offset, i32 count) {
-  return {seen_by<config::kLeft, config::kRight>(offset, 1, 0, count)};
+  return {begin_of<config::kLeft>(offset, 0), end_of<config::kRight>(offset, 1, count)};
 }
 __device__ inline Intervals queries_of_key(i32 offset, i32 count) {
-  return {seen_by<config::kRight, config::kLeft>(offset, 1, 0, count)};
+  return {begin_of<config::kRight>(offset, 0), end_of<config::kLeft>(offset, 1, count)};
 }
 
 // ---- Rows of a tile up to the last that sees any of `count` rows at `other_place`; 0 if none does. Places of
@@ -43,9 +49,9 @@ __device__ inline Intervals queries_of_key(i32 offset, i32 count) {
 
 template <i32 kBack, i32 kAhead>
 __device__ inline i32 live_rows(i32 place, i32 rows, i32 other_place, i32 count) {
-  const i32 first = kAlignedAtEnds ? place : 0;
-  const Interval seen = seen_by<kBack, kAhead>(other_place, count, first, place + rows);
-  return count > 0 && seen.begin < seen.end ? max(seen.end - place, 0) : 0;
+  const i32 begin = begin_of<kBack>(other_place, kAlignedAtEnds ? place : 0);
+  const i32 end = max(begin, end_of<kAhead>(other_place, count, place + rows));
+  return count > 0 && begin < end ? max(end - place, 0) : 0;
 }
 __device__ inline i32 live_queries(i32 place, i32 rows, i32 key_place, i32 key_count) {
   return live_rows<config::kRight, config::kLeft>(place, rows, key_place, key_count);

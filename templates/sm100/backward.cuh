@@ -163,7 +163,7 @@ __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory la
   RoundedPiece probabilities, score_grads;
   if (has_columns) {
     piece.round(scale_log2, stats, column, probabilities, score_grads);
-    if (__any_sync(0xffffffff, !seen.all(column, column + kPieceColumns)))
+    if (__any_sync(0xffffffff, seen.lacks_any(column, column + kPieceColumns)))
       mask_operands(probabilities, score_grads, seen_bits(seen, column));
   }
   wait_products(barriers, phases);

@@ -100,7 +100,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
       if (!tile_is_seen(run, first, arguments.query_rows)) continue;
       const int key = first + row;
       const Intervals seen = queries_of_key(run, key, arguments.query_rows);
-      const bool masked = __any_sync(0xffffffff, !seen.all(0, arguments.query_rows));
+      const bool masked = __any_sync(0xffffffff, seen.lacks_any(0, arguments.query_rows));
       for (int chunk = 0; chunk < kRows / kChunkRows; ++chunk) {
         const int first_slot = chunk * kChunkRows;
         fused::score_operands<Config>(

@@ -147,7 +147,7 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
         streamed.wait_full(shared.control->stats_full);
         if (sees_keys(tile, first)) {
           const int end = min(first + kChunkRows, tile.query_count);
-          const bool masked = __any_sync(0xffffffff, !seen.all(first, end));
+          const bool masked = __any_sync(0xffffffff, seen.lacks_any(first, end));
           fused::score_operands<Config>(
               scores_full, lane_memory, arguments.scale_log2,
               StatsOfColumns(shared.control->stats[streamed.slot]), masked,

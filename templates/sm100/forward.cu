@@ -263,7 +263,8 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
       scores.wait_full(control.score_full);
       tcgen05_fence_after_thread_sync();
       const auto score_memory = Config::Scores::in(lane_memory, scores.slot);
-      softmax_tile(control, lane_memory, score_memory, keys.from(j * kTileRows), j >= full_begin && j < full_end,
+      const Intervals here = keys.from(j * kTileRows);
+      softmax_tile(control, lane_memory, score_memory, here, j >= full_begin && j < full_end,
                    arguments.scale_log2, j == 0, product_phase, state);
       scores.advance();
     }

@@ -98,8 +98,7 @@ __device__ inline void store_row(float* destination, Accumulator memory, float f
 
 // Which of 32 columns from `first` on a row sees: a bit each.
 __device__ inline u32 seen_bits(const Intervals& seen, int first) {
-  const Interval here = seen.from(first).only;
-  return bmsk_clamp(0, max(here.end, 0)) & ~bmsk_clamp(0, max(here.begin, 0));
+  return bmsk_clamp(0, max(seen.end - first, 0)) & ~bmsk_clamp(0, max(seen.begin - first, 0));
 }
 
 // The same of columns that are rows of a tile of slots, one below the other, where the interval is of each.

@@ -28,7 +28,7 @@ struct Work {
   __device__ static inline bool is_masked(const Intervals& seen, const Step& step, i32 chunk,
                                           const TwoCtaArguments&) {
     const i32 first = step.query_position + chunk * kChunkRows;
-    return !seen.all(first, min(first + kChunkRows, step.live_queries));
+    return seen.lacks_any(first, min(first + kChunkRows, step.live_queries));
   }
 
   template <class Visit>

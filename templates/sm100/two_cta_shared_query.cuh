@@ -28,7 +28,7 @@ struct Work {
   }
   // Whether a key that sees these queries does not see all of a chunk's.
   __device__ static inline bool is_masked(const Intervals& seen, const Step&, i32, const TwoCtaArguments& arguments) {
-    return !seen.all(0, arguments.query_rows);
+    return seen.lacks_any(0, arguments.query_rows);
   }
 
   template <class Visit>

@@ -84,7 +84,7 @@ struct Seen {
 
   __device__ inline Seen from(int first) const { return {{rows[0].from(first), rows[1].from(first)}}; }
   __device__ inline bool all() const {
-    return rows[0].all(0, kStreamedRows) && rows[1].all(0, kStreamedRows);
+    return rows[0].contains_all(0, kStreamedRows) && rows[1].contains_all(0, kStreamedRows);
   }
   __device__ inline bool contains(int i, int lane_column) const {  // register i of a fragment
     return rows[fragment_row(i)].contains(fragment_column(i, lane_column));

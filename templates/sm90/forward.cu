@@ -69,8 +69,8 @@ __device__ inline void attend(const Shared<Control>& shared, const QueryTile& ti
                               float (&output)[kOutputRegisters], RowState (&rows)[2]) {
   Pipeline& pipeline = shared.control->pipeline;
   const int row = share.first_row + fragment_first_row();
-  const int offset = tile.query_position + row - tile.key_position;
-  const Intervals seen[2] = {keys_of_query(offset, tile.key_count), keys_of_query(offset + 8, tile.key_count)};
+  const Intervals seen[2] = {keys_of_query(tile.query_position + row - tile.key_position, tile.key_count),
+                             keys_of_query(tile.query_position + row + 8 - tile.key_position, tile.key_count)};
   auto keys_of = [&](int j, Intervals(&keys)[2]) {
     for (int r = 0; r < 2; ++r) keys[r] = seen[r].from(j * kTileRows);
   };

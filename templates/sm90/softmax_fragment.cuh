@@ -21,11 +21,11 @@ __device__ inline void softmax_fragment(float (&scores)[kScoreRegisters], const 
     for (int i = 0; i < kScoreRegisters; ++i) scores[i] *= scale_log2;
     scale = 1.0f;
   }
-  const bool masked = !keys[0].all(0, kTileRows) || !keys[1].all(0, kTileRows);
+  const bool masked = keys[0].lacks_any(0, kTileRows) || keys[1].lacks_any(0, kTileRows);
   if (__any_sync(0xffffffff, masked)) {
 #pragma unroll
     for (int i = 0; i < kScoreRegisters; ++i) {
-      if (!keys[fragment_row(i)].contains(fragment_column(i))) scores[i] = kMinusInfinity;
+      if (keys[fragment_row(i)].lacks(fragment_column(i))) scores[i] = kMinusInfinity;
     }
   }
   float maximum[2] = {kMinusInfinity, kMinusInfinity};
