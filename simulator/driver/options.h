@@ -4,8 +4,8 @@
 #include <string>
 
 #include "jfa/status.h"
-#include "simulator/launch.h"
-#include "simulator/target.h"
+#include "simulator/machine/launch.h"
+#include "simulator/ptx/target.h"
 
 namespace jfa::simulator {
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/bulk_copy_groups.h"
-#include "simulator/global_race_shadow.h"
-#include "simulator/instruction_table.h"
+#include "simulator/async/bulk_copy_groups.h"
+#include "simulator/async/mbarrier.h"
+#include "simulator/checkers/global_race_shadow.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
-#include "simulator/machine.h"
-#include "simulator/mbarrier.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {

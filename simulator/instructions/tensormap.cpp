@@ -1,13 +1,13 @@
 // tensormap.replace, tensormap.cp_fenceproxy and the fences of the tensormap proxy.
 #include <fmt/format.h>
 
-#include "simulator/global_race_shadow.h"
-#include "simulator/instruction_table.h"
+#include "simulator/async/tensor_map.h"
+#include "simulator/checkers/global_race_shadow.h"
+#include "simulator/checkers/tensor_map_proxy.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/map_access.h"
-#include "simulator/machine.h"
-#include "simulator/tensor_map.h"
-#include "simulator/tensor_map_proxy.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "jfa/status.h"
-#include "simulator/launch.h"
+#include "simulator/machine/launch.h"
 #include "tools/jfa_sim/launch_arguments.h"
 
 namespace CLI {

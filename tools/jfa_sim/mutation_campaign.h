@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "jfa/status.h"
-#include "simulator/mutation.h"
-#include "simulator/recording.h"
+#include "simulator/campaign/mutation.h"
+#include "simulator/campaign/recording.h"
 
 namespace jfa::sim {
 
