@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 
 namespace jfa::tools {
 

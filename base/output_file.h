@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "jfa/status.h"
+#include "base/status.h"
 
 namespace jfa::tools {
 

@@ -12,7 +12,7 @@
 #include <new>
 #include <system_error>
 
-#include "jfa/status.h"
+#include "base/status.h"
 
 namespace jfa::tools {
 namespace {

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/driver_table.h"
 #include "base/standard_streams.h"
 #include "jfa/attention.h"
+#include "simulator/driver/simulated_driver.h"
 #include "simulator/machine/launch.h"
 #include "simulator/tensor_core/mma.h"
 

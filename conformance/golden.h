@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
+#include "base/status.h"
 #include "conformance/approximation.h"
 #include "conformance/session.h"
-#include "jfa/status.h"
 
 namespace jfa::conformance {
 

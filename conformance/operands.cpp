@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/random.h"
+
 namespace jfa::conformance {
 namespace {
 
@@ -69,13 +71,7 @@ std::uint64_t integer_bits(int bits, Random& random) {
 
 }  // namespace
 
-std::uint64_t Random::next() {
-  state_ += 0x9e3779b97f4a7c15;
-  std::uint64_t z = state_;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  return z ^ z >> 31;
-}
+std::uint64_t Random::next() { return splitmix64(state_); }
 
 std::uint64_t seed_of(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/driver.h"
+#include "simulator/driver/simulated_driver.h"
 
 namespace jfa::conformance {
 namespace {

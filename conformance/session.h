@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/driver_table.h"
+#include "base/status.h"
 #include "conformance/test_kernel.h"
-#include "jfa/status.h"
 
 namespace jfa::conformance {
 

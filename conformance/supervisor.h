@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 
 namespace jfa::conformance {
 

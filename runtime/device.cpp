@@ -15,6 +15,9 @@
 #include "runtime/log.h"
 #include "runtime/ranges.h"
 #include "runtime/tuned.h"
+#ifdef JFA_HAS_SIMULATOR
+#include "simulator/driver/simulated_driver.h"
+#endif
 
 namespace jfa {
 namespace {

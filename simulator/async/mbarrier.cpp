@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulator/checkers/race_shadow.h"
+
 namespace jfa::simulator {
 
 // PTX asks for one successful wait between two phases' arrivals; without one, nobody could tell the phases
@@ -265,7 +267,7 @@ void Mbarriers::invalidate(std::uint32_t offset, const ProgramPoint& point) {
 Mbarrier& Mbarriers::at(std::uint32_t offset, const ProgramPoint& point) {
   check_place(offset, point);
   if (Mbarrier* barrier = find(offset)) {
-    if (RaceShadow* races = cta_.shared().races())
+    if (RaceShadow* races = shared_races(cta_.shared()))
       races->check_initialised(offset, barrier->init_event(), point);
     return *barrier;
   }

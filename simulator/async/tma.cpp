@@ -42,7 +42,7 @@ std::string text(const TensorBox& box) {
 // The box's bytes of global memory in flight; nothing without checks.
 FlightRef access_tensor(const TensorBox& box, GlobalRaceShadow::Access access, const char* what,
                         const ProgramPoint& point, bool reduces = false) {
-  GlobalRaceShadow* races = point.cta->machine().global_races();
+  GlobalRaceShadow* races = global_races(point.cta->machine());
   if (races == nullptr) return {};
   const FlightRef flight{races, races->begin()};
   const bool writes = access == GlobalRaceShadow::Access::kWrite;

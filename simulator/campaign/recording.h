@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "simulator/machine/launch.h"
 
 namespace jfa::simulator {

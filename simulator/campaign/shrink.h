@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "simulator/campaign/recording.h"
 
 namespace jfa::simulator {

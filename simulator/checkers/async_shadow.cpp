@@ -33,7 +33,7 @@ AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, st
             describe(flight));
   }
   if (access == Access::kWrite) {
-    if (RaceShadow* races = memory_.races())
+    if (RaceShadow* races = shared_races(memory_))
       races->check_engine(RaceShadow::Access::kWrite, offset, bytes, what, point);
     if (memory_.any_flags(offset, bytes, SharedMemory::kBarrierObject)) {
       const std::uint8_t* flags = memory_.flags(offset);
@@ -64,12 +64,12 @@ void AsyncShadow::end(FlightId id, const Epoch& event) {
   flights_.erase(found);
   const std::uint32_t bytes = ended.end - ended.begin;
   const bool reads = ended.access == Access::kRead;
-  if (RaceShadow* races = memory_.races())
+  if (RaceShadow* races = shared_races(memory_))
     races->note_engine(reads ? RaceShadow::Access::kRead : RaceShadow::Access::kWrite, ended.begin, bytes,
                        ended.what, ended.point, event, ended.generic);
   // Others still read the same bytes: the last of them leaves the flags.
   if (reads && covered(ended.begin, ended.end)) return;
-  const bool leaves_interval = memory_.races() != nullptr && bytes >= RaceShadow::kLeastInterval;
+  const bool leaves_interval = shared_races(memory_) != nullptr && bytes >= RaceShadow::kLeastInterval;
   const std::uint8_t left = !leaves_interval ? 0
                             : reads          ? SharedMemory::kEngineRead
                                              : SharedMemory::kEngineWritten;
@@ -96,13 +96,13 @@ void AsyncShadow::check_source(std::uint32_t offset, std::uint32_t bytes, const 
     fail_at(ErrorKind::kUninitialised, point, static_cast<std::uint64_t>(bare),
             fmt::format("{} reads shared {:#x} {}, which nothing has written", what, bare,
                         cta_.shared_symbol(static_cast<std::uint32_t>(bare))));
-  if (RaceShadow* races = memory_.races())
+  if (RaceShadow* races = shared_races(memory_))
     races->check_engine(RaceShadow::Access::kRead, offset, bytes, what, point);
 }
 
 bool AsyncShadow::may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
   if (!memory_.checks()) return true;
-  RaceShadow* races = memory_.races();
+  RaceShadow* races = shared_races(memory_);
   return memory_.first_uninitialised(offset, bytes) < 0 &&
          (races == nullptr || races->engine_may_read(offset, bytes, point));
 }

@@ -24,6 +24,10 @@ void GlobalRaceShadow::add_cluster(std::shared_ptr<HappensBefore> order) {
   clusters_.push_back(std::move(order));
 }
 
+std::unique_ptr<SharedObserver> GlobalRaceShadow::add_cta(const Cta& cta) {
+  return std::make_unique<RaceShadow>(cta, cta.cluster().order, cta.shared().size());
+}
+
 GlobalRaceShadow::Record GlobalRaceShadow::record_of(const Accessor& accessor, const ProgramPoint& point,
                                                      const MemoryOrder& order) const {
   Record record;
@@ -205,7 +209,7 @@ void GlobalRaceShadow::end(FlightId operation, const Epoch& event) {
 
 FlightRef GlobalRaceShadow::one_access(Access access, std::uint64_t address, std::uint32_t bytes,
                                        const char* what, const ProgramPoint& point, bool reduces) {
-  GlobalRaceShadow* races = point.cta->machine().global_races();
+  GlobalRaceShadow* races = global_races(point.cta->machine());
   if (races == nullptr) return {};
   const FlightRef flight{races, races->begin()};
   races->access(flight.id, access, address, bytes, what, point, reduces);

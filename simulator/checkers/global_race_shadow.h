@@ -13,28 +13,29 @@
 #include "simulator/checkers/memory_meetings.h"
 #include "simulator/checkers/race_shadow.h"
 #include "simulator/machine/happens_before.h"
+#include "simulator/machine/machine.h"
 #include "simulator/machine/memory_order.h"
 #include "simulator/machine/remote_clock.h"
 
 namespace jfa::simulator {
 
-class Machine;
-
 /// Of one grid. An asynchronous operation is a flight: its accesses are ordered before nobody's until its
 /// completion has been observed.
-class GlobalRaceShadow final : public FlightOwner {
+class GlobalRaceShadow final : public Observer, public FlightOwner {
  public:
   using Access = RaceShadow::Access;
 
   explicit GlobalRaceShadow(Machine& machine);
-  ~GlobalRaceShadow();
+  ~GlobalRaceShadow() override;
 
-  /// A cluster starts; its clocks stay until the grid has ended.
-  void add_cluster(std::shared_ptr<HappensBefore> order);
+  void add_cluster(std::shared_ptr<HappensBefore> order) override;
+  std::unique_ptr<SharedObserver> add_cta(const Cta& cta) override;
 
   // --- Threads: the lane of the point (0 if it has none). Throw kRace.
-  void read(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
-  void write(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
+  void read(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point,
+            const MemoryOrder& order) override;
+  void write(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point,
+             const MemoryOrder& order) override;
 
   // --- Asynchronous operations, at the instruction that starts one. `what`: "TMA load", for reports.
   /// A new operation in flight.
@@ -78,5 +79,10 @@ class GlobalRaceShadow final : public FlightOwner {
   std::vector<Operation> operations_;  // by id - 1
   MemoryMeetings meetings_;
 };
+
+/// What watches a grid, which attach_checkers made one of these; null without checks.
+inline GlobalRaceShadow* global_races(const Machine& machine) {
+  return static_cast<GlobalRaceShadow*>(machine.observer());
+}
 
 }  // namespace jfa::simulator

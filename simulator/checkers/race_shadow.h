@@ -13,26 +13,28 @@
 #include "simulator/checkers/race_cells.h"
 #include "simulator/machine/happens_before.h"
 #include "simulator/machine/memory_order.h"
+#include "simulator/machine/observer.h"
 #include "simulator/machine/report.h"
+#include "simulator/machine/shared_memory.h"
 
 namespace jfa::simulator {
 
-class RaceShadow {
+class RaceShadow final : public SharedObserver {
  public:
-  enum class Access : std::uint8_t { kRead, kWrite };
+  using Access = MemoryAccess;
   /// What engines touch in smaller pieces is recorded like accesses of threads.
   static constexpr std::uint32_t kLeastInterval = 512;
 
   RaceShadow(const Cta& cta, HappensBefore& order, std::uint32_t size_bytes);
 
   // --- Threads: the lane of the point (0 if it has none). Throw kRace.
-  void read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
-  void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
-  /// A thread accesses bytes that an engine has touched (SharedMemory::kEngineRead, kEngineWritten).
-  void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
-  /// Whether a thread's strong write, which has been checked, stands for what engines did to the bytes, as
-  /// any other write does: whoever is ordered behind it need not be asked about them.
-  bool replaces_engines(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const;
+  void read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+            const MemoryOrder& order) override;
+  void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
+             const MemoryOrder& order) override;
+  void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes,
+                     const ProgramPoint& point) override;
+  bool replaces_engines(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const override;
   /// An mbarrier is used: its mbarrier.init must have happened before, as a write or as the event that
   /// fence.mbarrier_init releases.
   void check_initialised(std::uint32_t offset, const Epoch& init, const ProgramPoint& point) const;
@@ -124,6 +126,11 @@ class RaceShadow {
   std::vector<Interval> intervals_;  // some dozens at most
   MemoryMeetings meetings_;
 };
+
+/// What watches a CTA's shared memory, which attach_checkers made one of these; null without checks.
+inline RaceShadow* shared_races(const SharedMemory& memory) {
+  return static_cast<RaceShadow*>(memory.observer());
+}
 
 /// For reports: "reads" or "writes".
 const char* verb(RaceShadow::Access access);

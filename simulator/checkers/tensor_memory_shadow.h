@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "simulator/checkers/async_shadow.h"
-#include "simulator/tensor_core/tensor_memory.h"
+#include "simulator/machine/tensor_region.h"
 
 namespace jfa::simulator {
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "simulator/tensor_core/wgmma.h"
-
 namespace jfa::simulator {
 
 const WgmmaRegisters::Product& WgmmaRegisters::find(std::uint64_t sequence) const {
@@ -81,16 +79,6 @@ void WgmmaRegisters::release(std::uint64_t sequence) {
     }
   }
   std::erase_if(products_, [&](const Product& product) { return product.sequence <= sequence; });
-}
-
-Step run_watched(Warp& warp, const Instruction& instruction, LaneMask active) {
-  const Entry& entry = warp.machine().entry();
-  const RegisterWatch& watch = entry.watch;
-  const RegisterWatch::Use& use =
-      watch.uses[watch.use_of_pc[static_cast<std::size_t>(&instruction - entry.code.data())]];
-  if (warp.machine().checks())
-    warp.cta().extension<Warpgroups>().registers(warp).access(use.registers, warp.point(instruction));
-  return use.handler(warp, instruction, active);
 }
 
 }  // namespace jfa::simulator

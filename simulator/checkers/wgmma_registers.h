@@ -56,7 +56,4 @@ class WgmmaRegisters {
   std::uint32_t epoch_ = 1;
 };
 
-/// The handler of instructions that use watched registers: checks, then runs their own.
-Step run_watched(Warp& warp, const Instruction& instruction, LaneMask active);
-
 }  // namespace jfa::simulator

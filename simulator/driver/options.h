@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "simulator/machine/launch.h"
 #include "simulator/ptx/target.h"
 

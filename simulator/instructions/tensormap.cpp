@@ -147,7 +147,7 @@ Step acquire(Warp& warp, const Instruction& in, LaneMask active) {
 const std::byte* use_tensor_map(Warp& warp, std::uint64_t address, const ProgramPoint& point) {
   Machine& machine = warp.machine();
   const std::byte* bytes = machine.read_generic(address, kTensorMapBytes, kMapAlignment, point);
-  GlobalRaceShadow* races = machine.global_races();
+  GlobalRaceShadow* races = global_races(machine);
   if (races == nullptr || address >= kSharedWindow) return bytes;
   for (std::uint32_t at = 0; at < kTensorMapBytes; at += kPieceBytes)
     races->read(address + at, kPieceBytes, point, {});

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "simulator/machine/device_memory.h"
 #include "simulator/machine/program.h"
 #include "simulator/machine/report.h"

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstring>
 
-#include "simulator/checkers/global_race_shadow.h"
 #include "simulator/machine/scheduler.h"
 
 namespace jfa::simulator {
@@ -43,7 +42,6 @@ Machine::Machine(const Module& module, const Entry& entry, const LaunchConfig& c
       config_(config),
       memory_(memory),
       register_image_(make_register_image(entry)) {
-  if (checks()) global_races_ = std::make_unique<GlobalRaceShadow>(*this);
   for (int i = 0; i < config.options.sms; ++i) sms_.push_back(std::make_unique<Sm>(*this, i));
   scheduler_ = std::make_unique<Scheduler>(*this);
 }
@@ -125,9 +123,9 @@ Cta::Cta(Machine& machine, Sm& sm, Cluster& cluster, std::uint32_t rank, Dim3 in
   const std::uint32_t end = kReservedSharedBytes + machine.entry().static_shared_bytes;
   shared_.set_flags(end, dynamic_shared_offset_ - end, SharedMemory::kPadding);
   cluster.ctas.push_back(this);
-  if (!machine.checks()) return;
-  races_ = std::make_unique<RaceShadow>(*this, cluster.order, shared_.size());
-  shared_.set_races(races_.get());
+  if (machine.observer() == nullptr) return;
+  shared_observer_ = machine.observer()->add_cta(*this);
+  shared_.set_observer(shared_observer_.get());
 }
 
 // Once the whole cluster has its CTAs: special registers tell of it.

@@ -7,14 +7,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "simulator/checkers/race_shadow.h"
 #include "simulator/machine/async_operation.h"
 #include "simulator/machine/device_memory.h"
 #include "simulator/machine/happens_before.h"
 #include "simulator/machine/launch.h"
 #include "simulator/machine/memory_order.h"
+#include "simulator/machine/observer.h"
 #include "simulator/machine/program.h"
 #include "simulator/machine/report.h"
 #include "simulator/machine/shared_memory.h"
@@ -23,7 +24,6 @@
 namespace jfa::simulator {
 
 class Cta;
-class GlobalRaceShadow;
 class Machine;
 class Scheduler;
 class Sm;
@@ -290,7 +290,7 @@ class Cta : public Extensible<Cta> {
   int threads_;
   std::uint32_t dynamic_shared_offset_ = 0;
   SharedMemory shared_;
-  std::unique_ptr<RaceShadow> races_;  // null without checks
+  std::unique_ptr<SharedObserver> shared_observer_;  // null: nobody watches
   std::vector<std::unique_ptr<Warp>> warps_;
   int live_threads_ = 0;
   bool exited_ = false;
@@ -339,8 +339,9 @@ class Machine : public Extensible<Machine> {
   /// Takes the next cluster that has not started off the grid: the index of its first CTA. None if all have.
   std::optional<Dim3> cancel_next_cluster();
 
-  /// Who has accessed global memory in which order; null without checks.
-  GlobalRaceShadow* global_races() const { return global_races_.get(); }
+  /// Who watches; null: nobody. To be said before the machine runs.
+  Observer* observer() const { return observer_.get(); }
+  void observe(std::unique_ptr<Observer> observer) { observer_ = std::move(observer); }
 
   /// What the schedule may let happen inside an instruction: about one time in so many if it is random.
   bool perhaps(std::uint32_t one_in);
@@ -376,7 +377,7 @@ class Machine : public Extensible<Machine> {
   std::string printed_;
   std::vector<Choice> choices_;
   std::vector<std::byte> register_image_;  // of a fresh warp: poison and constants
-  std::unique_ptr<GlobalRaceShadow> global_races_;
+  std::unique_ptr<Observer> observer_;
   std::vector<std::unique_ptr<Sm>> sms_;
   std::unique_ptr<Scheduler> scheduler_;
 };

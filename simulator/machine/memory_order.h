@@ -8,6 +8,8 @@ namespace jfa::simulator {
 /// Among whom a strong access or a fence orders. .sys is kGpu here: there is one device.
 enum class MemoryScope : std::uint8_t { kCta, kCluster, kGpu };
 
+enum class MemoryAccess : std::uint8_t { kRead, kWrite };
+
 struct MemoryOrder {
   bool strong = false;  ///< volatile, relaxed, acquire, release or atomic: no race with others of its scope
   bool acquires = false;

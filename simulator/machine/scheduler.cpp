@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "simulator/checkers/global_race_shadow.h"
 #include "simulator/machine/cluster_placement.h"
 
 namespace jfa::simulator {
@@ -118,7 +117,7 @@ bool Scheduler::launch_cluster(std::uint64_t index) {
   if (places.empty()) return false;
   auto cluster = std::make_unique<Cluster>();
   cluster->id = cluster_id(index);
-  if (GlobalRaceShadow* races = machine_.global_races()) races->add_cluster(cluster->shared_order);
+  if (Observer* observer = machine_.observer()) observer->add_cluster(cluster->shared_order);
   const std::size_t first = ctas_.size();
   for (int rank = 0; rank < size; ++rank) {
     const auto r = static_cast<std::uint32_t>(rank);

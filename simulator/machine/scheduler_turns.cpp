@@ -2,6 +2,7 @@
 // moves next. Each decision is a number, so that a run can be written down and done again.
 #include <algorithm>
 
+#include "base/random.h"
 #include "simulator/machine/scheduler.h"
 
 namespace jfa::simulator {
@@ -15,12 +16,7 @@ constexpr std::uint32_t kMostTurnsInARow = 64;
 
 }  // namespace
 
-std::uint64_t Scheduler::next_random() {  // splitmix64
-  std::uint64_t z = random_state_ += 0x9e3779b97f4a7c15u;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return z ^ z >> 31;
-}
+std::uint64_t Scheduler::next_random() { return splitmix64(random_state_); }
 
 std::uint32_t Scheduler::random_below(std::uint32_t count) {
   return static_cast<std::uint32_t>((next_random() >> 32) * count >> 32);

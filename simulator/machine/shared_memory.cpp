@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "simulator/checkers/race_shadow.h"
 #include "simulator/machine/machine.h"
 #include "simulator/machine/vector_clones.h"
 
@@ -61,27 +60,17 @@ std::int64_t SharedMemory::first_uninitialised(std::uint32_t offset, std::uint32
 // Bytes that an engine has touched: all else must be right, and the engine be ordered before the thread.
 void SharedMemory::examine_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) {
   if (!quick_check(offset, bytes, kReadMask, kInitialised)) refuse(offset, bytes, false, point);
-  if (races_ != nullptr) races_->check_engines(RaceShadow::Access::kRead, offset, bytes, point);
+  if (observer_ != nullptr) observer_->check_engines(MemoryAccess::kRead, offset, bytes, point);
 }
 
 void SharedMemory::examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
                                  const MemoryOrder& order) {
   if (!quick_check(offset, bytes, kWriteMask, 0)) refuse(offset, bytes, true, point);
-  if (races_ != nullptr) {
-    races_->check_engines(RaceShadow::Access::kWrite, offset, bytes, point);
-    if (order.strong && !races_->replaces_engines(offset, bytes, point)) return;
+  if (observer_ != nullptr) {
+    observer_->check_engines(MemoryAccess::kWrite, offset, bytes, point);
+    if (order.strong && !observer_->replaces_engines(offset, bytes, point)) return;
   }
   clear_flags(offset, bytes, kEngineRead | kEngineWritten);
-}
-
-void SharedMemory::note_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                             const MemoryOrder& order) {
-  races_->read(offset, bytes, point, order);
-}
-
-void SharedMemory::note_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                              const MemoryOrder& order) {
-  races_->write(offset, bytes, point, order);
 }
 
 void SharedMemory::refuse(std::uint32_t offset, std::uint32_t bytes, bool write,

@@ -8,18 +8,17 @@
 #include <vector>
 
 #include "simulator/machine/memory_order.h"
+#include "simulator/machine/observer.h"
 #include "simulator/machine/report.h"
 #include "simulator/ptx/types.h"
 
 namespace jfa::simulator {
 
-class RaceShadow;
-
 class SharedMemory {
  public:
   /// One shadow byte for each byte. The generic proxy may read a byte whose shadow is exactly kInitialised,
   /// apart from kReadInFlight and kEngineRead; and write one that has neither kWriteInFlight, kReadInFlight
-  /// nor kBarrierObject. Those of engines have to be ordered, which RaceShadow knows.
+  /// nor kBarrierObject. Those of engines have to be ordered, which the observer knows.
   enum Flag : std::uint8_t {
     kInitialised = 1,
     kWriteInFlight = 2,   // destination of an asynchronous operation that nobody has waited for yet
@@ -56,23 +55,23 @@ class SharedMemory {
                   const MemoryOrder& order = {}) {
     if (!quick_check(offset, bytes, kReadMask | kEngineWritten, kInitialised))
       examine_read(offset, bytes, point);
-    if (races_ != nullptr) note_read(offset, bytes, point, order);
+    if (observer_ != nullptr) observer_->read(offset, bytes, point, order);
   }
   /// Also records the bytes as initialised.
   void check_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
                    const MemoryOrder& order = {}) {
     if (!quick_check(offset, bytes, kWriteMask | kEngineRead | kEngineWritten, 0))
       examine_write(offset, bytes, point, order);
-    if (races_ != nullptr) note_write(offset, bytes, point, order);
+    if (observer_ != nullptr) observer_->write(offset, bytes, point, order);
     if (checks_) note_initialised(offset, bytes);
   }
 
   /// An engine wrote the range: the bytes are initialised.
   void note_async_write(std::uint32_t offset, std::uint32_t bytes) { set_flags(offset, bytes, kInitialised); }
 
-  /// Who has accessed what in which order; null without checks.
-  RaceShadow* races() const { return races_; }
-  void set_races(RaceShadow* races) { races_ = races; }
+  /// Who watches; null: nobody.
+  SharedObserver* observer() const { return observer_; }
+  void set_observer(SharedObserver* observer) { observer_ = observer; }
 
   /// Says which operation has a byte in flight and where it was issued; set by the shadow of in-flight
   /// intervals.
@@ -88,17 +87,13 @@ class SharedMemory {
   void examine_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
   void examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
                      const MemoryOrder& order);
-  void note_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                 const MemoryOrder& order);
-  void note_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-                  const MemoryOrder& order);
   [[noreturn]] void refuse(std::uint32_t offset, std::uint32_t bytes, bool write,
                            const ProgramPoint& point) const;
 
   bool checks_;
   std::vector<std::byte> bytes_;
   std::vector<std::uint8_t> flags_;  // and a word more, so that words may be read from any of them
-  RaceShadow* races_ = nullptr;
+  SharedObserver* observer_ = nullptr;
 };
 
 // --- inline: these run for every lane of every shared access.

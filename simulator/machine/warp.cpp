@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "simulator/checkers/global_race_shadow.h"
 #include "simulator/machine/machine.h"
 #include "simulator/machine/scheduler.h"
 
@@ -257,11 +256,11 @@ std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes,
 std::byte* Warp::locate_global(std::uint64_t address, std::uint32_t bytes, bool write,
                                const ProgramPoint& where, const MemoryOrder& order) {
   std::byte* const host = machine().memory().access(address, bytes, bytes, write, where);
-  if (GlobalRaceShadow* races = machine().global_races()) {
+  if (Observer* observer = machine().observer()) {
     if (write)
-      races->write(address, bytes, where, order);
+      observer->write(address, bytes, where, order);
     else
-      races->read(address, bytes, where, order);
+      observer->read(address, bytes, where, order);
   }
   return host;
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "simulator/tensor_core/matrix_descriptor.h"
 #include "simulator/tensor_core/mma_number.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "jfa/status.h"
+#include "base/status.h"
 
 namespace jfa::simulator {
 

@@ -19,22 +19,6 @@ JFA_VECTOR_CLONES bool all_lanes(const std::uint16_t* columns, std::uint32_t cou
 
 }  // namespace
 
-std::string TensorRegion::describe() const {
-  std::string lanes;
-  for (std::uint32_t block = 0; block < kTensorBlocks;) {
-    if ((blocks >> block & 1) == 0) {
-      ++block;
-      continue;
-    }
-    std::uint32_t end = block;
-    while (end < kTensorBlocks && (blocks >> end & 1) != 0) ++end;
-    lanes += fmt::format("{}{}..{}", lanes.empty() ? "" : ",", block * kTensorBlockLanes,
-                         end * kTensorBlockLanes - 1);
-    block = end;
-  }
-  return fmt::format("lanes {}, columns {}..{}", lanes, first_column, end_column - 1);
-}
-
 TensorMemory::TensorMemory(bool checks)
     : checks_(checks),
       cells_(kTensorLanes * kTensorColumns, 0xffffffff),

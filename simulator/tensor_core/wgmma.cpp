@@ -359,4 +359,14 @@ void Warpgroups::on_exit() {
   }
 }
 
+Step run_watched(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const Entry& entry = warp.machine().entry();
+  const RegisterWatch& watch = entry.watch;
+  const RegisterWatch::Use& use =
+      watch.uses[watch.use_of_pc[static_cast<std::size_t>(&instruction - entry.code.data())]];
+  if (warp.machine().checks())
+    warp.cta().extension<Warpgroups>().registers(warp).access(use.registers, warp.point(instruction));
+  return use.handler(warp, instruction, active);
+}
+
 }  // namespace jfa::simulator

@@ -105,4 +105,7 @@ class Warpgroups : public Extension {
   std::vector<Warpgroup> warpgroups_;
 };
 
+/// The handler of instructions that use watched registers: checks, then runs their own.
+Step run_watched(Warp& warp, const Instruction& instruction, LaneMask active);
+
 }  // namespace jfa::simulator

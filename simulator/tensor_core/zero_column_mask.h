@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 
 namespace jfa::simulator {
 

@@ -28,7 +28,7 @@ std::set<std::string> matches(const std::string& text, const std::regex& pattern
 // Rows of the page, and the files that each names; a row without a test must give a reason.
 TestsOfRow rows_of_page() {
   static const std::regex row(R"(\| (\d+) \|[^|]*\|[^|]*\| (.*) \|)");
-  static const std::regex test_file(R"(`(\w+_test|test_\w+)`)");
+  static const std::regex test_file(R"(`((?:\w+/)?(?:\w+_test|test_\w+))`)");
   TestsOfRow rows;
   std::ifstream page("docs/bug-pool.md");
   for (std::string line; std::getline(page, line);) {
@@ -51,7 +51,8 @@ void add_rows(const std::string& directory, const std::string& extension, const 
     if (entry.path().extension() != extension) continue;
     for (const std::string& numbers : matches(read_text(entry.path()), name, 1)) {
       for (const std::string& row : matches(numbers, number, 0)) {
-        (*rows)[std::stoi(row)].insert(entry.path().stem());
+        (*rows)[std::stoi(row)].insert(
+            std::filesystem::relative(entry.path(), directory).replace_extension());
       }
     }
   }

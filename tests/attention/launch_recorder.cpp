@@ -6,8 +6,8 @@
 #include <map>
 #include <stdexcept>
 
-#include "base/driver_table.h"
 #include "runtime/device.h"
+#include "simulator/driver/simulated_driver.h"
 
 namespace jfa::test {
 

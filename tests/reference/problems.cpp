@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/random.h"
 #include "reference/float16.h"
 
 namespace jfa::test {
@@ -55,12 +56,7 @@ void set_value(Problem& problem, const ValueOf& value_of) {
   }
 }
 
-std::uint64_t Normal::bits() {  // splitmix64
-  std::uint64_t z = state_ += 0x9e3779b97f4a7c15U;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
+std::uint64_t Normal::bits() { return splitmix64(state_); }
 
 double Normal::operator()() {  // Box-Muller
   const double radius = std::sqrt(-2 * std::log((static_cast<double>(bits() >> 11) + 1) * 0x1p-53));

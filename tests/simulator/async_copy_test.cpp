@@ -1,7 +1,7 @@
 // cp.async, st.async and red.async: what single threads start.
 #include <doctest/doctest.h>
 
-#include "simulator_async.h"
+#include "tests/simulator/async.h"
 
 namespace jfa::simulator::async_copy_test {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator_driver_support.h"
+#include "tests/simulator/driver_support.h"
 
 namespace jfa::test::driver_kernel_test {
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/driver_table.h"
+#include "simulator/driver/simulated_driver.h"
 
 namespace jfa::test {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "simulator_driver_support.h"
+#include "tests/simulator/driver_support.h"
 
 namespace jfa::test::driver_test {
 

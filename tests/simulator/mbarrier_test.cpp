@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "simulator_async.h"
+#include "tests/simulator/async.h"
 
 namespace jfa::simulator::mbarrier_test {
 

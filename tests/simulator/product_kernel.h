@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/driver_table.h"
+#include "simulator/driver/simulated_driver.h"
 #include "simulator/tensor_core/matrix_descriptor.h"
 
 namespace jfa::test {

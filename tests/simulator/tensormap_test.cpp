@@ -2,7 +2,7 @@
 // tensormap proxy.
 #include <doctest/doctest.h>
 
-#include "simulator_tma_support.h"
+#include "tests/simulator/tma_support.h"
 
 namespace jfa::simulator::tensormap_test {
 

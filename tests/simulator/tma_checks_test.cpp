@@ -1,7 +1,7 @@
 // TMA and bulk copies: the mistakes that are errors on every schedule, and what is none.
 #include <doctest/doctest.h>
 
-#include "simulator_tma_support.h"
+#include "tests/simulator/tma_support.h"
 
 namespace jfa::simulator::tma_checks_test {
 

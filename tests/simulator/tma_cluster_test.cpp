@@ -1,7 +1,7 @@
 // TMA and bulk copies between the CTAs of a cluster.
 #include <doctest/doctest.h>
 
-#include "simulator_tma_support.h"
+#include "tests/simulator/tma_support.h"
 
 namespace jfa::simulator::tma_cluster_test {
 

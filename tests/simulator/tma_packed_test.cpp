@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "simulator/async/tensor_map.h"
-#include "simulator_async.h"
+#include "tests/simulator/async.h"
 
 namespace jfa::simulator::tma_packed_test {
 

@@ -1,4 +1,4 @@
-#include "simulator_tma_support.h"
+#include "tests/simulator/tma_support.h"
 
 namespace jfa::simulator {
 

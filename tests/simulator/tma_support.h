@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator_async.h"
+#include "tests/simulator/async.h"
 
 namespace jfa::simulator {
 

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "simulator_tma_support.h"
+#include "tests/simulator/tma_support.h"
 
 namespace jfa::simulator::tma_test {
 

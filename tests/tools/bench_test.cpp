@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "command_runner.h"
+#include "tests/command_runner.h"
 #include "tools/bench_shapes.h"
 
 namespace {

@@ -5,7 +5,8 @@
 
 #include <string>
 
-#include "runtime_fake_driver.h"
+#include "simulator/driver/simulated_driver.h"
+#include "tests/runtime/fake_driver.h"
 
 namespace jfa::test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "command_runner.h"
+#include "tests/command_runner.h"
 
 namespace jfa::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "base/child_process.h"
-#include "command_runner.h"
+#include "tests/command_runner.h"
 #include "tuning/database.h"
 
 namespace jfa::test {

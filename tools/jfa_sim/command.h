@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "simulator/machine/launch.h"
 #include "tools/jfa_sim/launch_arguments.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "formats/host_array.h"
-#include "jfa/status.h"
 #include "simulator/campaign/recording.h"
 
 namespace jfa::sim {

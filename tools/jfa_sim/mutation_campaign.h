@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "simulator/campaign/mutation.h"
 #include "simulator/campaign/recording.h"
 
