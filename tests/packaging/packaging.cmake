@@ -35,7 +35,7 @@ if(JFA_INSTALL AND TARGET jfa_shared)
   list(GET json_include_dir 0 json_include_dir)  # some packages name it twice
   jfa_add_consumer_test(find_package
     OPTIONS -D CMAKE_PREFIX_PATH=${consumer_dir}/moved -D HOST_FMT_INCLUDE_DIR=${JFA_FMT_INCLUDE_DIR}
-            -D HOST_JSON_INCLUDE_DIR=${json_include_dir})
+            -D HOST_JSON_INCLUDE_DIR=${json_include_dir} -D CUDA_INCLUDE_DIR=${JFA_CUDA_INCLUDE_DIR})
   jfa_add_consumer_test(pkg_config OPTIONS -D CMAKE_PREFIX_PATH=${consumer_dir}/moved)
   set_tests_properties(jfa_consumer_find_package jfa_consumer_pkg_config PROPERTIES FIXTURES_REQUIRED moved)
 
@@ -54,6 +54,7 @@ if(JFA_INSTALL AND TARGET jfa_shared)
 
   add_test(NAME jfa_symbols
            COMMAND ${CMAKE_COMMAND} -D NM=${CMAKE_NM} -D READELF=${CMAKE_READELF} -D ARCHIVE=${jfa_archive}
+                   -D SIMULATOR_ARCHIVE=${jfa_simulator_archive}
                    -D SHARED=$<TARGET_FILE:jfa_shared> -D HEADER=${PROJECT_SOURCE_DIR}/include/jfa/jfa.h
                    -D SONAME=libjfa.so.${PROJECT_VERSION_MAJOR} -D STATIC_RUNTIME=${JFA_STATIC_RUNTIME}
                    "-D SHARED_DEPENDENCIES=${jfa_shared_dependencies}"
