@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cache/compression.h"
-#include "cache_support.h"
+#include "tests/cache/support.h"
 
 using namespace jfa;
 using namespace jfa::test;

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "cache/maintenance.h"
-#include "cache_support.h"
+#include "tests/cache/support.h"
 
 using namespace jfa;
 using namespace jfa::test;

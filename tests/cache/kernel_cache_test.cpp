@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cache_support.h"
+#include "tests/cache/support.h"
 
 using namespace jfa;
 using namespace jfa::test;

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <map>
 
-#include "cache_support.h"
+#include "tests/cache/support.h"
 
 using namespace jfa;
 using namespace jfa::test;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "cache_support.h"
+#include "tests/cache/support.h"
 
 using namespace jfa;
 using namespace jfa::test;

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "cache_support.h"
+#include "tests/cache/support.h"
 
 using namespace jfa;
 using jfa::test::make_request;

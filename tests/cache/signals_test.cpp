@@ -10,7 +10,7 @@
 
 #include "cache/bundle.h"
 #include "cache/write_signals.h"
-#include "cache_support.h"
+#include "tests/cache/support.h"
 
 using namespace jfa;
 using namespace jfa::test;

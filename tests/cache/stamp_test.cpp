@@ -5,7 +5,7 @@
 
 #include "cache/entry_directory.h"
 #include "cache/maintenance.h"
-#include "cache_support.h"
+#include "tests/cache/support.h"
 
 using namespace jfa;
 using namespace jfa::test;

@@ -1,3 +1,5 @@
+#include "tests/cache/support.h"
+
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +17,6 @@
 
 #include "cache/bundle.h"
 #include "cache/entry_directory.h"
-#include "cache_support.h"
 
 namespace jfa::test {
 namespace fs = std::filesystem;

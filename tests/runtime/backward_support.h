@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime_fake_driver.h"
+#include "tests/runtime/fake_driver.h"
 
 namespace jfa::test {
 

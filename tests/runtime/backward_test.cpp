@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime_backward_support.h"
+#include "tests/runtime/backward_support.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime_forward_support.h"
+#include "tests/runtime/forward_support.h"
 
 using namespace jfa;
 using test::call_of;

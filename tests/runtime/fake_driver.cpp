@@ -1,3 +1,5 @@
+#include "tests/runtime/fake_driver.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -5,8 +7,6 @@
 #include <cstring>
 #include <iterator>
 #include <string_view>
-
-#include "runtime_fake_driver.h"
 
 namespace jfa::test {
 namespace {

@@ -1,6 +1,6 @@
-#include <doctest/doctest.h>
+#include "tests/runtime/forward_support.h"
 
-#include "runtime_forward_support.h"
+#include <doctest/doctest.h>
 
 namespace jfa::test {
 bool contains(const std::string& text, const std::string& part) {

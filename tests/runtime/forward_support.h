@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime_fake_driver.h"
+#include "tests/runtime/fake_driver.h"
 
 namespace jfa::test {
 

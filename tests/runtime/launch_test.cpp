@@ -7,7 +7,7 @@
 #include <new>
 #include <numbers>
 
-#include "runtime_forward_support.h"
+#include "tests/runtime/forward_support.h"
 
 // Counts what this program allocates, for "no allocation after the first call".
 namespace {

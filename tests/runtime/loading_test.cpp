@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime_forward_support.h"
+#include "tests/runtime/forward_support.h"
 
 using namespace jfa;
 using test::call_of;

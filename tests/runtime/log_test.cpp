@@ -14,9 +14,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cache_support.h"
 #include "jfa/cache.h"
 #include "runtime/log.h"
+#include "tests/cache/support.h"
 
 namespace jfa::test {
 namespace {

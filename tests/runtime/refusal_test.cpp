@@ -9,8 +9,8 @@
 
 #include "cache/bundle.h"
 #include "cache/entry.h"
-#include "cache_support.h"
 #include "jfa/cache.h"
+#include "tests/cache/support.h"
 
 namespace jfa::test {
 namespace {

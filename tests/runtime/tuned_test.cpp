@@ -7,11 +7,11 @@
 #include <fstream>
 #include <thread>
 
-#include "command_runner.h"
 #include "jfa/cache.h"
 #include "jfa/log.h"
 #include "runtime/device.h"
-#include "runtime_forward_support.h"
+#include "tests/command_runner.h"
+#include "tests/runtime/forward_support.h"
 #include "tuning/database.h"
 
 using namespace jfa;

@@ -42,8 +42,8 @@ std::set<std::string> read_by_sources() {
   std::set<std::string> names;
   // In the library a literal that is a variable's name is one, however it is read.
   const std::regex literal("\"(JFA_[A-Z0-9_]+)\"");
-  for (const char* folder :
-       {"cache", "runtime", "generator", "tuning", "simulator", "tools", "bench", "examples"})
+  for (const char* folder : {"base", "cache", "runtime", "generator", "tuning", "simulator", "reference",
+                             "formats", "conformance", "tools", "bench", "examples"})
     collect(folder, {".cpp", ".h", ".c"}, literal, names);
   // Tests also set variables that nobody may read.
   collect("tests", {".cpp", ".h", ".c"}, std::regex("getenv\\(\"(JFA_[A-Z0-9_]+)\""), names);

@@ -10,7 +10,7 @@
 
 #include "jfa/log.h"
 #include "runtime/watchers.h"
-#include "runtime_forward_support.h"
+#include "tests/runtime/forward_support.h"
 
 using namespace jfa;
 using test::call_of;

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "command_runner.h"
+#include "tests/command_runner.h"
 #include "tuning/bundled.h"
 #include "tuning/database.h"
 
