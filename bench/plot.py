@@ -2,7 +2,7 @@
 changes, the winner marked.
 
     python3 bench/plot.py peers.json peers.png
-    jfa tune export DATABASE -o sweep.json && python3 bench/plot.py sweep.json sweep.png
+    jfa tune export DATABASE -o sweep.json && python3 bench/plot.py sweep.json sweep.png --only self-512,pma-64
 """
 
 import argparse
@@ -93,13 +93,19 @@ def main():
     parser = argparse.ArgumentParser(description="Draw a report of bench/peers.py, or a sweep of `jfa tune`.")
     parser.add_argument("report", help="JSON that peers.py wrote, a record of `jfa tune`, or what it exported")
     parser.add_argument("image", help="where to draw: a .png or .svg")
+    parser.add_argument("--only", default="", help="of a sweep, the classes with these shapes: NAME,...")
     options = parser.parse_args()
     with open(options.report) as file:
         report = json.load(file)
     if "passes" in report:
         figure = draw_peers(report)
     else:
-        figure = draw_sweep(report.get("records", [report]))
+        wanted = set(options.only.split(",")) - {""}
+        records = [record for record in report.get("records", [report])
+                   if not wanted or wanted & {shape["name"] for shape in record["shapes"]}]
+        if not records:
+            parser.error(f"--only {options.only}: the sweep has no such shape")
+        figure = draw_sweep(records)
     figure.tight_layout()
     figure.savefig(options.image, dpi=120)
 

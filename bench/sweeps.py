@@ -25,23 +25,39 @@ def points(record):
     return {knob: sorted(values) for knob, values in sorted(by_knob.items())}
 
 
-def range_of(record, knob):
-    """The best and the worst ratio of candidates that change this knob alone, the defaults (1) among them: how much
-    the knob matters to the class."""
-    ratios = [1.0] + [ratio for _, ratio, _, _, alone, _ in points(record).get(knob, []) if alone]
-    return min(ratios), max(ratios)
+def gain_of(record, knob):
+    """The best ratio of all candidates over the best of those that leave the knob as it is: 1 if nothing is lost
+    without it. Only candidates that were timed to the end count, the defaults (1) among them."""
+    ratios = [(knobs_of(trial["tuning"]), trial["ratio"][0]) for trial in record["trials"]
+              if trial["outcome"] in ("timed", "won") and "ratio" in trial]
+    best = min([1.0] + [ratio for _, ratio in ratios])
+    return best / min([1.0] + [ratio for knobs, ratio in ratios if knob not in knobs])
+
+
+def worst_of(record, knob):
+    """The most that a value of the knob costs, all else equal: how much its default matters."""
+    ratios = {frozenset(knobs_of(trial["tuning"]).items()): trial["ratio"][0] for trial in record["trials"]
+              if "ratio" in trial}
+    costs = [1.0]
+    for knobs, ratio in ratios.items():
+        others = frozenset(entry for entry in knobs if entry[0] != knob)
+        if others != knobs and others in ratios:
+            costs.append(ratio / ratios[others])
+    return max(costs)
 
 
 def describe(records):
-    """Lines: of every knob and pass, in how many classes it gains or loses more than 1 %, and the extremes."""
+    """Lines: of every knob and pass, what it gains beside all others, in how many classes more than 1 %, and the most
+    that it costs."""
     lines = []
     knobs = sorted({(record["class"].split("-")[0], knob) for record in records for knob in points(record)})
     for direction, knob in knobs:
-        ranges = [(*range_of(record, knob), record["shapes"][0]["name"]) for record in records
-                  if record["class"].startswith(direction) and knob in points(record)]
-        best, worst = min(ranges), max(ranges, key=lambda entry: entry[1])
-        lines.append(f"{direction:9}{knob:20} alone: gains over 1 % in {sum(low < 0.99 for low, _, _ in ranges)} of "
-                     f"{len(ranges)} classes, best {best[0]:.3f} ({best[2]}), worst {worst[1]:.3f} ({worst[2]})")
+        own = [record for record in records if record["class"].startswith(direction) and knob in points(record)]
+        gains = [(gain_of(record, knob), record["shapes"][0]["name"]) for record in own]
+        worst = max((worst_of(record, knob), record["shapes"][0]["name"]) for record in own)
+        best = min(gains)
+        lines.append(f"{direction:9}{knob:20} gains over 1 % in {sum(gain < 0.99 for gain, _ in gains)} of {len(own)} "
+                     f"classes, best {best[0]:.3f} ({best[1]}), worst {worst[0]:.3f} ({worst[1]})")
     return lines
 
 

@@ -1,6 +1,6 @@
-# What `cmake --install` puts where: headers, both libraries, programs, and what finds them, a CMake package and
-# pkg-config files. What has not been built is left out, and the package says so to those who ask for it. All of it may
-# be moved to another folder as a whole. `cpack` packs the same files into one archive.
+# What `cmake --install` puts where: headers, both libraries, programs, tuning databases, and what finds them, a CMake
+# package and pkg-config files. What has not been built is left out, and the package says so to those who ask for it. All
+# of it may be moved to another folder as a whole. `cpack` packs the same files into one archive.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/jfa)
 
@@ -9,6 +9,7 @@ install(FILES ${jfa_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
 if(TARGET jfa_shared)
   install(TARGETS jfa_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
 endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tuning/databases/ DESTINATION ${CMAKE_INSTALL_DATADIR}/jfa/tuning)
 foreach(program IN ITEMS jfa jfa-sim jfa-bench jfa-tune jfa-conformance)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)

@@ -122,7 +122,7 @@ Status status(Device& device, Workspace workspace, Stream stream) {
 Status supported(const Configuration& configuration) {
   const Result<KernelSpec> spec = specialize(configuration);
   if (!spec) return spec.status();
-  return jfa::plan(*spec, configuration.tuning ? *configuration.tuning : Tuning()).status();
+  return jfa::plan(*spec, configuration.tuning ? relevant(*configuration.tuning, *spec) : Tuning()).status();
 }
 
 std::vector<std::int64_t> supported_head_dims() {

@@ -11,6 +11,7 @@
 #include "runtime/device.h"
 #include "runtime/log.h"
 #include "runtime/nvrtc.h"
+#include "runtime/tuned.h"
 
 namespace jfa {
 namespace {
@@ -137,13 +138,18 @@ Status prepare_in_background(Device& device, const Configuration& configuration)
   const Device::Impl& impl = device.impl();
   const Result<KernelSpec> spec = specialize(configuration, impl.target);
   if (!spec) return spec.status();
-  const Result<KernelSource> source = source_of(*spec, relevant(impl.tuning, *spec), impl.line_info);
-  if (!source) return source.status();
   const Result<KernelCache*> cache = process_cache();
   if (!cache) return cache.status();
-  (*cache)->prepare(compile_request(*source), [source = *source, compiler = (*cache)->options().compiler] {
-    return compile_as(compiler, source);
-  });
+  const std::vector<Tuning> tunings = tunings_of(impl, *spec, configuration.tuning);
+  for (const Tuning& tuning : tunings) {
+    const Result<KernelSource> source = source_of(*spec, tuning, impl.line_info);
+    // One of a database, beside the defaults: whoever loads it tells why it is left out.
+    if (!source && tunings.size() > 1 && !tuning.empty()) continue;
+    if (!source) return source.status();
+    (*cache)->prepare(compile_request(*source), [source = *source, compiler = (*cache)->options().compiler] {
+      return compile_as(compiler, source);
+    });
+  }
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "generator/spec.h"
 #include "generator/tuning.h"
@@ -56,6 +57,9 @@ struct Device::Impl {
   Tuning tuning;
   /// What a tuning database has for this device; null without one. Set before the first kernel is asked for.
   std::atomic<const TunedClasses*> tuned{nullptr};
+  /// Those that were in use; calls read them without a lock, so that each lives as long as the device. Under
+  /// kernels.mutex().
+  std::vector<std::unique_ptr<const TunedClasses>> databases;
   /// Tunings of the database whose kernels are not to be had; the defaults stand in. Under kernels.mutex().
   std::set<std::pair<KernelSpec, Tuning>> absent_tunings;
   int sm_count = 0;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "cache/options.h"
 #include "runtime/log.h"
@@ -40,14 +41,14 @@ Tuning wanted(Device::Impl& device, const KernelQuery& query) {
 }
 
 Status use_records(Device::Impl& device, const std::vector<TuningRecord>& records, const std::string& from) {
-  // Never deleted: calls read it without a lock. A process has few databases.
-  const auto* tuned = new TunedClasses(records, tuned_device(device), device.target);
+  auto tuned = std::make_unique<const TunedClasses>(records, tuned_device(device), device.target);
   std::lock_guard lock(device.kernels.mutex());
   if (!device.kernels.empty())
     return Status::invalid_argument(fmt::format(
         "tuning database {}: device '{}' has loaded kernels already; give it before the first call", from,
         device.name));
-  device.tuned.store(tuned, std::memory_order_release);
+  device.tuned.store(tuned.get(), std::memory_order_release);
+  device.databases.push_back(std::move(tuned));
   return {};
 }
 
@@ -89,6 +90,12 @@ Status resolve_all(Device::Impl& device, const KernelSpec& spec, const Tuning* t
     }
   }
   return any ? Status() : usual;
+}
+
+std::vector<Tuning> tunings_of(const Device::Impl& device, const KernelSpec& spec, const Tuning* tuning) {
+  if (tuning) return {relevant(*tuning, spec)};
+  if (const TunedClasses* tuned = device.tuned.load(std::memory_order_acquire)) return tuned->tunings(spec);
+  return {relevant(device.tuning, spec)};
 }
 
 TunedDevice tuned_device(const Device::Impl& device) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/device.h"
 #include "runtime/kernels.h"
@@ -18,6 +19,9 @@ Result<const LoadedKernels*> resolve(Device::Impl& device, const KernelQuery& qu
 
 /// The same for a configuration, whose sizes are not known.
 Status resolve_all(Device::Impl& device, const KernelSpec& spec, const Tuning* tuning);
+
+/// What resolve_all() would load, which may be had from the cache or a compiler, or not.
+std::vector<Tuning> tunings_of(const Device::Impl& device, const KernelSpec& spec, const Tuning* tuning);
 
 /// What the device's records are filed under; of a simulated one its generation.
 TunedDevice tuned_device(const Device::Impl& device);

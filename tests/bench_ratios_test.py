@@ -56,12 +56,17 @@ class SweepsTest(unittest.TestCase):
         self.assertEqual(sweeps.points(self.RECORD), {"a": [(1, 0.5, 0.4, 0.6, False, True), (2, 1.25, 1.2, 1.3, True, False)],
                                                       "b": [(3, 0.5, 0.4, 0.6, False, True)]})
 
-    def test_a_knob_matters_by_what_it_does_alone(self):
-        self.assertEqual(sweeps.range_of(self.RECORD, "a"), (1.0, 1.25))
-        self.assertEqual(sweeps.range_of(self.RECORD, "b"), (1.0, 1.0))
+    def test_a_knob_matters_by_what_is_lost_without_it(self):
+        self.assertEqual((sweeps.gain_of(self.RECORD, "a"), sweeps.worst_of(self.RECORD, "a")), (0.5, 1.25))
+        other = {"trials": self.RECORD["trials"] + [
+            {"tuning": "b=3", "outcome": "timed", "ratio": [0.5, 0.4, 0.6], "times_ms": [[1]]},
+            {"tuning": "a=3", "outcome": "stopped early", "ratio": [0.25, 0.2, 0.3], "times_ms": [[1]]}]}
+        self.assertEqual(sweeps.gain_of(other, "a"), 1)  # as good without it; two rounds prove nothing
+        self.assertEqual((sweeps.gain_of(other, "b"), sweeps.worst_of(other, "b")), (0.5, 1))
         record = self.RECORD | {"class": "forward-bf16", "shapes": [{"name": "s"}]}
         self.assertEqual(len(sweeps.describe([record])), 2)
-        self.assertIn("gains over 1 % in 0 of 1 classes, best 1.000 (s), worst 1.250 (s)", sweeps.describe([record])[0])
+        self.assertIn("gains over 1 % in 1 of 1 classes, best 0.500 (s), worst 1.250 (s)",
+                      sweeps.describe([record])[0])
 
 
 if __name__ == "__main__":

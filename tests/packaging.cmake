@@ -39,6 +39,12 @@ if(JFA_INSTALL AND TARGET jfa_shared)
   jfa_add_consumer_test(pkg_config OPTIONS -D CMAKE_PREFIX_PATH=${consumer_dir}/moved)
   set_tests_properties(jfa_consumer_find_package jfa_consumer_pkg_config PROPERTIES FIXTURES_REQUIRED moved)
 
+  # The tuning databases are where docs/install.md says.
+  add_test(NAME jfa_installed_tuning
+           COMMAND ${CMAKE_COMMAND} -E compare_files ${PROJECT_SOURCE_DIR}/tuning/databases/h200.json
+                   ${consumer_dir}/moved/share/jfa/tuning/h200.json)
+  set_tests_properties(jfa_installed_tuning PROPERTIES FIXTURES_REQUIRED moved LABELS packaging)
+
   # A shell that reads what was installed knows the command.
   if(TARGET jfa)
     add_test(NAME jfa_installed_completion

@@ -9,6 +9,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels.h"
 #include "runtime/launcher.h"
+#include "runtime/tuned.h"
 #include "templates/attention/backward_parameters.h"
 #include "tests/problems.h"
 
@@ -28,7 +29,7 @@ const LoadedKernels& kernels(Device& device, bool broadcast_q) {
   spec.padded_dim = 32;
   spec.broadcast_q = broadcast_q;
   spec.target = device.impl().target;
-  const Result<const LoadedKernels*> found = resolve(device.impl(), spec);
+  const Result<const LoadedKernels*> found = resolve(device.impl(), {spec});
   REQUIRE_MESSAGE(found.ok(), found.status().message(), found.status().detail());
   return **found;
 }

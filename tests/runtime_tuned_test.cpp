@@ -1,9 +1,12 @@
 // Which kernels a call gets from a tuning database, on a fake driver.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "command_runner.h"
+#include "jfa/cache.h"
 #include "jfa/log.h"
 #include "runtime/device.h"
 #include "runtime/tuned.h"
@@ -88,6 +91,39 @@ TEST_CASE(
   CHECK(fake_driver().launches.size() == launches);
 }
 
+TEST_CASE("in the background a configuration is compiled with all tunings that its calls may take") {
+  Tuned it;
+  REQUIRE(run(it.device, 100).ok());  // the defaults are at hand
+  Device device = (test::reset_fake_driver(), test::attach_fake_device());
+  write(device, it.path(), 100, "split_items=41");
+  write(device, it.path(), 1600, "query_stages=99");
+  REQUIRE(device.use_tuning_database(it.path()).ok());
+  const auto made = [] {
+    const CacheStats stats = cache_stats().value();
+    return stats.compiles + stats.directory_hits;
+  };
+  const auto one_more = [&](std::uint64_t than) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (made() == than && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return made() == than + 1;
+  };
+  Configuration configuration;
+  configuration.head_dim = 32;
+  configuration.groups = 4;
+  const std::uint64_t before = made();
+  REQUIRE(prepare_in_background(device, configuration).ok());
+  CHECK(one_more(before));
+  const Tuning own = parse_tuning("split_items=42,broadcast_items=2").value();  // one of the backward as well
+  configuration.tuning = &own;
+  CHECK(supported(configuration).ok());
+  REQUIRE(prepare_in_background(device, configuration).ok());
+  CHECK(one_more(before + 1));
+  const Tuning unknown = parse_tuning("tea=1").value();
+  configuration.tuning = &unknown;
+  CHECK(contains(prepare_in_background(device, configuration).message(), "'tea' is no knob"));
+}
+
 TEST_CASE("what the call says counts, then the database, an empty tuning is the defaults") {
   Tuned it;
   write(it.device, it.path(), 100, "query_stages=1");
@@ -131,6 +167,9 @@ TEST_CASE("a database comes before the first kernel, one that is not there is re
   Tuned it;
   write(it.device, it.path(), 100, "query_stages=1");
   CHECK(it.device.use_tuning_database(it.directory / "absent").kind() == ErrorKind::kUnavailable);
+  const Status nameless = it.device.use_tuning_database("");
+  CHECK(nameless.kind() == ErrorKind::kUnavailable);
+  CHECK(contains(nameless.message(), "'': cannot read"));
   REQUIRE(run(it.device, 100).ok());
   const Status late = it.device.use_tuning_database(it.path());
   CHECK(late.kind() == ErrorKind::kInvalidArgument);

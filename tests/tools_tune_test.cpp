@@ -6,6 +6,9 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
 
 #include "command_runner.h"
 #include "tools/child_process.h"
@@ -226,6 +229,50 @@ TEST_CASE("verify finds what does not hold together") {
   CHECK(has(fault_of("refused"), "refused"));
   record.winner = record.trials[1].tuning = parse_tuning("query_stages=9").value();
   CHECK(has(fault_of("no-knob"), "query_stages=9 is not from 1 to 4"));
+}
+
+// Of `jfa tune --list`: the candidates of each class, by its name.
+std::map<std::string, std::set<std::string>> listed_candidates(const std::string& output) {
+  std::map<std::string, std::set<std::string>> candidates;
+  std::istringstream lines(output);
+  std::string line, problem;
+  while (std::getline(lines, line)) {
+    if (line.starts_with("  ")) {
+      candidates[problem].insert(line.substr(2));
+    } else {
+      problem = line.substr(0, line.find(' '));
+    }
+  }
+  return candidates;
+}
+
+TEST_CASE("the shipped database holds together, fits this version and the sweep of bench/") {
+  const Tune tune;
+  const std::string bench = JFA_SOURCE_DIR "/bench/", shipped = JFA_SOURCE_DIR "/tuning/databases/h200.json";
+  const CommandResult verified = tune({"verify", shipped});
+  CHECK_MESSAGE(verified.exit_code == 0, verified.output, verified.error);
+  CHECK(tune({"import", shipped, "-o", tune.path("h200")}).exit_code == 0);
+  CHECK(tune({"export", tune.path("h200"), "-o", tune.path("again.json")}).exit_code == 0);
+  CHECK(tune({"diff", tune.path("again.json"), shipped}).exit_code == 0);
+
+  const CommandResult listed = tune({"--device", "sim:sm_90a", "--shapes", bench + "shapes.json", "--configs",
+                                     bench + "sweep.json", "--pass", "forward,backward", "--list"});
+  REQUIRE_MESSAGE(listed.exit_code == 0, listed.error);
+  const auto candidates = listed_candidates(listed.output);
+  const std::vector<TuningRecord> records = tune.records("h200");
+  CHECK(records.size() == 28);
+  for (const TuningRecord& record : records) {
+    ProblemClass simulated = record.problem;
+    simulated.spec.target = Target::compute_90a;
+    const auto own = candidates.find(name(simulated));
+    REQUIRE_MESSAGE(own != candidates.end(), name(record));
+    CHECK_MESSAGE((record.winner.empty() || own->second.contains(to_string(record.winner))), name(record));
+    CHECK(record.complete);
+    CHECK(!record.simulated);
+    CHECK(record.device == TunedDevice{"NVIDIA H200", 132});
+    CHECK(record.problem.spec.target == Target::sm_90a);
+    CHECK(record.policy == records.front().policy);
+  }
 }
 
 TEST_CASE("winners travel: a bundle has exactly them and the database, and calls take them from there") {

@@ -15,6 +15,7 @@ if(TARGET jfa-tune)
     LIBRARIES jfa_tune jfa_tuning jfa_generator jfa_cuda_headers
     LABELS simulator
     TIMEOUT 300)
-  target_compile_definitions(tools_tune_test PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>")
-  add_dependencies(tools_tune_test jfa jfa-tune)
+  target_compile_definitions(tools_tune_test PRIVATE JFA_TOOL="$<TARGET_FILE:jfa>"
+                             JFA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_dependencies(tools_tune_test jfa jfa-bench jfa-tune)
 endif()

@@ -124,6 +124,7 @@ TEST_CASE("a directory: one file a record, replaced whole, a damaged one is left
   CHECK(absent.status().message().find("absent: cannot read") != std::string::npos);
   const Result<ReadDatabase> broken = read_database(*files, path + "/broken.json");
   CHECK(broken.status().kind() == ErrorKind::kInvalidArgument);
+  CHECK(write_record(*files, "", record).kind() == ErrorKind::kUnavailable);
   const Status unwritten = write_record(*files, directory / "export.json", record);
   CHECK(unwritten.kind() == ErrorKind::kUnavailable);
 }

@@ -1,11 +1,11 @@
 #include "tuning/database.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
+
+#include "cache/entry_names.h"
 
 namespace jfa {
 namespace {
@@ -14,7 +14,15 @@ constexpr std::string_view kExtension = ".json";
 constexpr std::uint64_t kMostBytes = 256ull << 20;
 
 Status cannot(const char* what, const std::string& path, std::error_code error) {
-  return Status::unavailable(fmt::format("{}: cannot {}: {}", path, what, reason(error)));
+  return Status::unavailable(
+      fmt::format("{}: cannot {}: {}", path.empty() ? "''" : path, what, reason(error)));
+}
+
+// Fails for a name of nothing, and in a folder that is gone.
+std::error_code make_absolute(const std::string& given, std::string& path) {
+  std::error_code error;
+  path = std::filesystem::absolute(given, error).string();
+  return error;
 }
 
 // A file that is not there any more was replaced or deleted meanwhile.
@@ -46,9 +54,9 @@ Status read_directory(FileSystem& files, const std::string& path, ReadDatabase& 
 }  // namespace
 
 Result<ReadDatabase> read_database(FileSystem& files, const std::string& given) {
-  const std::string path = std::filesystem::absolute(given).string();
   ReadDatabase database;
-  std::string resolved;
+  std::string path, resolved;
+  if (const auto error = make_absolute(given, path)) return cannot("read", given, error);
   if (const auto error = files.resolve(path, resolved)) return cannot("read", given, error);
   FileInfo info;
   if (const auto error = files.info(resolved, info)) return cannot("read", given, error);
@@ -70,11 +78,11 @@ std::string record_file(const std::string& directory, const TuningRecord& record
 }
 
 Status write_record(FileSystem& files, const std::string& given, const TuningRecord& record) {
-  static std::atomic<unsigned> count{0};
-  const std::string directory = std::filesystem::absolute(given).string();
+  std::string directory;
+  if (const auto error = make_absolute(given, directory)) return cannot("make", given, error);
   if (const auto error = make_directories(files, directory)) return cannot("make", given, error);
   const std::string path = record_file(directory, record);
-  const std::string temporary = fmt::format("{}/.{}-{}.tmp", directory, getpid(), count++);
+  const std::string temporary = directory + "/." + temporary_name();
   std::error_code error = write_file(files, temporary, 0666, to_text(record));
   if (!error) error = files.rename(temporary, path);
   if (!error) return {};

@@ -15,6 +15,7 @@ namespace {
 constexpr Opcode kTable[] = {
     {0x002, kAnyForm, "MOV", Pipe::alu, 2},
     {0x003, kAnyForm, "P2R", Pipe::alu, 2},
+    {0x004, kAnyForm, "R2P", Pipe::alu, 2},
     {0x005, kAnyForm, "CS2R", Pipe::other, 0},
     {0x006, kAnyForm, "VOTE", Pipe::other, 0},
     {0x007, kAnyForm, "SEL", Pipe::alu, 2},
@@ -30,6 +31,7 @@ constexpr Opcode kTable[] = {
     {0x014, kAnyForm, "VABSDIFF", Pipe::alu, 2},
     {0x016, kAnyForm, "PRMT", Pipe::alu, 2},
     {0x019, kAnyForm, "SHF", Pipe::alu, 2},
+    {0x01b, kAnyForm, "BMSK", Pipe::alu, 2},
     {0x01c, kAnyForm, "PLOP3", Pipe::alu, 2},
     {0x020, kAnyForm, "FMUL", Pipe::fma, 1},
     {0x021, kAnyForm, "FADD", Pipe::fma, 1},
@@ -75,6 +77,7 @@ constexpr Opcode kTable[] = {
     {0x091, kAnyForm, "ULEA", Pipe::uniform, 0},
     {0x092, kAnyForm, "ULOP3", Pipe::uniform, 0},
     {0x099, kAnyForm, "USHF", Pipe::uniform, 0},
+    {0x09b, kAnyForm, "UBMSK", Pipe::uniform, 0},
     {0x09c, kAnyForm, "UPLOP3", Pipe::uniform, 0},
     {0x0a4, kAnyForm, "UIMAD", Pipe::uniform, 0},
     {0x0a5, kAnyForm, "UIMAD", Pipe::uniform, 0},
