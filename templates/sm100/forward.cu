@@ -164,11 +164,11 @@ __device__ inline float scale_scores(float (&scores)[kBlocks][kBlock], const flo
   return fmaxf(fmaxf(maxima[0], maxima[1]), fmaxf(maxima[2], maxima[3]));
 }
 
-// 2^x of both by multiplications, with a relative error of 2.2e-7: as good as the instruction, for which the
-// loop waits while multipliers have time left. 0 from 2^-127 on down.
+// 2^x of both by multiplications, with a relative error of 1.7e-7 and none at 0: as good as the instruction,
+// for which the loop waits while multipliers have time left. 0 from 2^-127 on down.
 __device__ inline FloatPair ex2_by_products(FloatPair x) {
-  constexpr float kCoefficients[] = {1.00000012f,   0.693146944f,   0.240221202f,
-                                     0.0555071309f, 0.00967554096f, 0.00132764725f};
+  constexpr float kCoefficients[] = {1.0f,          0.693147004f,   0.240222424f,
+                                     0.0555073358f, 0.00967151299f, 0.00132647273f};
   constexpr int kDegree = 5;
   constexpr float kShift = 3 << 22;  // a sum with it ends in the nearest integer
   float low, high;
