@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "generator/tuning.h"
 #include "generator/workspace.h"
-#include "tests/two_cta_plan.h"
 
 namespace jfa::test {
 namespace {
@@ -19,8 +19,12 @@ KernelSpec backward_spec(bool broadcast_q, int groups) {
   return spec;
 }
 
-KernelPlan shared_query(int groups, TwoCta calls) {
-  return with_two_cta(plan(backward_spec(true, groups)).value(), calls);
+// The plan with a value of the knob two_cta: 0 off, 1 auto, 2 on.
+KernelPlan with_two_cta(const KernelSpec& spec, int two_cta) {
+  return plan(spec, Tuning{{{"two_cta", two_cta}}}).value();
+}
+KernelPlan shared_query(int groups, int two_cta) {
+  return with_two_cta(backward_spec(true, groups), two_cta);
 }
 
 BackwardPath path(const KernelPlan& plan, std::int64_t query_rows, bool has_clusters = true) {
@@ -29,27 +33,33 @@ BackwardPath path(const KernelPlan& plan, std::int64_t query_rows, bool has_clus
   return *found;
 }
 
+// Of a target that may not have the knob.
+KernelPlan without_two_cta(const KernelSpec& spec) {
+  KernelPlan planned = plan(spec).value();
+  return planned.backward().two_cta ? with_two_cta(spec, 0) : planned;
+}
+
 TEST_CASE("a shared query takes its own entry as long as its group's heads fit a tile") {
   for (const Target target : all_targets()) {
     KernelSpec spec = backward_spec(true, 1);
     spec.target = target;
-    const KernelPlan one = with_two_cta(plan(spec).value(), TwoCta::kOff);
+    const KernelPlan one = without_two_cta(spec);
     CHECK(path(one, 128) == BackwardPath::kOneCta);
     CHECK(path(one, 129) == BackwardPath::kByLength);
     spec.groups = 3;  // 3 * 40 and 3 * 48 rows
-    const KernelPlan three = with_two_cta(plan(spec).value(), TwoCta::kOff);
+    const KernelPlan three = without_two_cta(spec);
     CHECK(path(three, 40) == BackwardPath::kOneCta);
     CHECK(path(three, 41) == BackwardPath::kByLength);
   }
 }
 
 TEST_CASE("two_cta auto: a shared query of more than one tile's rows and up to two") {
-  const KernelPlan one = shared_query(1, TwoCta::kAuto);
+  const KernelPlan one = shared_query(1, 1);
   CHECK(path(one, 128) == BackwardPath::kOneCta);
   CHECK(path(one, 129) == BackwardPath::kTwoCta);
   CHECK(path(one, 256) == BackwardPath::kTwoCta);
   CHECK(path(one, 257) == BackwardPath::kByLength);
-  const KernelPlan four = shared_query(4, TwoCta::kAuto);  // 4 * 32, 40, 64 and 72 rows
+  const KernelPlan four = shared_query(4, 1);  // 4 * 32, 40, 64 and 72 rows
   CHECK(path(four, 32) == BackwardPath::kOneCta);
   CHECK(path(four, 33) == BackwardPath::kTwoCta);
   CHECK(path(four, 64) == BackwardPath::kTwoCta);
@@ -57,7 +67,7 @@ TEST_CASE("two_cta auto: a shared query of more than one tile's rows and up to t
 }
 
 TEST_CASE("two_cta on: every shared query that fits, and one that does not is refused with its numbers") {
-  const KernelPlan four = shared_query(4, TwoCta::kOn);
+  const KernelPlan four = shared_query(4, 2);
   CHECK(path(four, 1) == BackwardPath::kTwoCta);
   CHECK(path(four, 64) == BackwardPath::kTwoCta);
   const Status refused = backward_path(four, 100, true).status();
@@ -67,31 +77,30 @@ TEST_CASE("two_cta on: every shared query that fits, and one that does not is re
 }
 
 TEST_CASE("a device that places no clusters takes the entries that a plan without pairs takes") {
-  const KernelPlan one = shared_query(1, TwoCta::kAuto);
+  const KernelPlan one = shared_query(1, 1);
   CHECK(path(one, 128, false) == BackwardPath::kOneCta);
   CHECK(path(one, 129, false) == BackwardPath::kByLength);
-  CHECK(two_cta_keys(with_two_cta(plan(backward_spec(false, 1)).value(), TwoCta::kAuto), false).empty());
+  CHECK(two_cta_keys(with_two_cta(backward_spec(false, 1), 1), false).empty());
 }
 
 TEST_CASE("without the entry of one CTA a shared query takes that of pairs only where it would have") {
-  KernelPlan one = shared_query(1, TwoCta::kAuto);
-  std::get<BackwardPlan>(one.entries).broadcast.reset();
+  const KernelPlan one = plan(backward_spec(true, 1), Tuning{{{"broadcast_one_pass", 0}}}).value();
   CHECK(path(one, 100) == BackwardPath::kByLength);
   CHECK(path(one, 200) == BackwardPath::kTwoCta);
 }
 
 TEST_CASE("sequences of so many keys go to pairs of CTAs") {
-  const auto keys = [](TwoCta calls) {
-    const KernelPlan own = with_two_cta(plan(backward_spec(false, 2)).value(), calls);
+  const auto keys = [](int two_cta) {
+    const KernelPlan own = with_two_cta(backward_spec(false, 2), two_cta);
     CHECK(path(own, 1'000) == BackwardPath::kByLength);
     return two_cta_keys(own, true);
   };
-  CHECK(keys(TwoCta::kOff).empty());
-  CHECK(keys(TwoCta::kAuto).least == 129);
-  CHECK(keys(TwoCta::kAuto).most == 256);
-  CHECK(keys(TwoCta::kOn).least == 1);
-  CHECK(keys(TwoCta::kOn).most == 256);
-  CHECK(two_cta_keys(shared_query(1, TwoCta::kOn), true).empty());
+  CHECK(keys(0).empty());
+  CHECK(keys(1).least == 129);
+  CHECK(keys(1).most == 256);
+  CHECK(keys(2).least == 1);
+  CHECK(keys(2).most == 256);
+  CHECK(two_cta_keys(shared_query(1, 2), true).empty());
 }
 
 TEST_CASE("no box of the query's side has rows of two heads' slots") {

@@ -98,43 +98,32 @@ __device__ inline void add_delta(QueryStats (&stats)[kChunkRows / 32], StreamedT
 __device__ inline void load_stats(const Shared<Control>& shared, const ShortArguments& arguments) {
   Control& control = *shared.control;
   Pipeline& pipeline = control.pipeline;
-  Ring<kItemStages> items;
   Ring<kStages> streamed;
   Ring<1> outputs;
   const int lane = threadIdx.x % 32;
-  for (;;) {
-    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
-    if (item.head < 0) break;
-    const KeyTile& tile = item.tile;
+  for_each_chunk(pipeline.queue, [&](const KeyTile& tile, i32 head, int first) {
+    const i64 row = static_cast<i64>(head) * arguments.output_rows + tile.output_row;
+    const bool seen = sees_keys(tile, first);
     const i32 queries = loaded_queries(tile);
-#pragma unroll 1
-    for (int g = 0; g < config::kGroups; ++g) {
-      const i64 row =
-          static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
-#pragma unroll 1
-      for (int first = 0; first < tile.query_count; first += kChunkRows) {
-        const bool seen = sees_keys(tile, first);
-        QueryStats stats[kChunkRows / 32];
+    QueryStats stats[kChunkRows / 32];
 #pragma unroll
-        for (int r = 0; r < kChunkRows / 32; ++r) {
-          const int query = first + lane + 32 * r;
-          stats[r] = stats_before_delta(arguments, row + query, seen && query < queries);
-        }
-        streamed.wait_full(pipeline.streamed_full);
-        if (seen) {
-          outputs.wait_full(pipeline.output_full);
-          add_delta(stats, shared.output[0], shared.streamed[streamed.slot][1], lane);
-          __syncwarp();  // all lanes have read the output
-          release(pipeline.output_empty, outputs.slot);
-          outputs.advance();
-#pragma unroll
-          for (int r = 0; r < kChunkRows / 32; ++r) control.stats[streamed.slot][lane + 32 * r] = stats[r];
-        }
-        mbarrier_arrive(&control.stats_full[streamed.slot]);
-        streamed.advance();
-      }
+    for (int r = 0; r < kChunkRows / 32; ++r) {
+      const int query = first + lane + 32 * r;
+      stats[r] = stats_before_delta(arguments, row + query, seen && query < queries);
     }
-  }
+    streamed.wait_full(pipeline.streamed_full);
+    if (seen) {
+      outputs.wait_full(pipeline.output_full);
+      add_delta(stats, shared.output[0], shared.streamed[streamed.slot][1], lane);
+      __syncwarp();  // all lanes have read the output
+      release(pipeline.output_empty, outputs.slot);
+      outputs.advance();
+#pragma unroll
+      for (int r = 0; r < kChunkRows / 32; ++r) control.stats[streamed.slot][lane + 32 * r] = stats[r];
+    }
+    mbarrier_arrive(&control.stats_full[streamed.slot]);
+    streamed.advance();
+  });
 }
 
 // Scores become probabilities and score gradients, one thread a key.
