@@ -173,9 +173,10 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
 // The lanes that no product writes are read with the others.
 __device__ inline void clear_query_grad(fused::Barriers& barriers, TensorMemory lane_memory) {
   const auto query_grad = Config::QueryGrad::in(lane_memory);
-  const u32 zeros[kRowChunk] = {};
+  constexpr int kStoreColumns = 16;
+  const u32 zeros[kStoreColumns] = {};
 #pragma unroll 1
-  for (int column = 0; column < query_grad.kColumns; column += kRowChunk)
+  for (int column = 0; column < query_grad.kColumns; column += kStoreColumns)
     tcgen05_st_x16(query_grad + column, zeros);
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();

@@ -1,8 +1,6 @@
 // Accumulators in tensor memory, one thread a row.
 namespace jfa::kernel {
 
-constexpr int kRowChunk = 16;  // columns of tensor memory that tcgen05_st_x16 stores
-
 // Neighbouring columns of this thread's row of kRowColumns, loaded at once: as many as divide it, 64 or less
 // if `kWide`, else 32 or less, which is less code.
 template <int kRowColumns_, bool kWide = false>
