@@ -2,6 +2,8 @@
 // regions of tensor memory in other columns, end to end.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -48,8 +50,39 @@ void check_all(Device device) {
 TEST_CASE("10.x with the fewest stages and other columns") {
   check_all(tuned_device(
       "sim:sm_100a?sms=1",
-      "query_stages=1,key_value_stages=2,item_stages=3,tensor_order=1,streamed_tile=32,streamed_stages=2,"
-      "short_stages=2,broadcast_stages=2,output_grad_rows=128"));
+      "query_stages=1,key_value_stages=2,item_stages=3,tensor_order=1,exp_polynomial=16,streamed_tile=32,"
+      "streamed_stages=2,short_stages=2,broadcast_stages=2,output_grad_rows=128"));
+}
+
+// One key of score 0, a tile further on two of 8 down to -20 in units of log2: 8 is the most by which a row's
+// reference lags behind. An LSE shows more digits of an exponential than a 16-bit output does.
+TEST_CASE("10.x: exponentials are right to fp32 by the instruction alone, and by the polynomial alone") {
+  constexpr std::int64_t kRows = 225, kNearKey = 128;
+  Problem problem = flat_problem({kRows}, {kNearKey + 2}, {1, 1}, 16);
+  problem.scale = std::numbers::ln2;
+  std::vector<double> scores;
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    const double coarse = 8 - static_cast<double>(i) / 8, fine = -static_cast<double>(i * 37 % 128) / 1024;
+    problem.query.at(i, 0, 0) = static_cast<float>(coarse);
+    problem.query.at(i, 0, 1) = static_cast<float>(fine);
+    problem.query.at(i, 0, 2) = 1;
+    scores.push_back(coarse + fine);
+  }
+  for (std::int64_t j = 1; j < kNearKey; ++j) problem.key.at(j, 0, 2) = -256;
+  for (std::int64_t j = kNearKey; j < kNearKey + 2; ++j)
+    problem.key.at(j, 0, 0) = problem.key.at(j, 0, 1) = 1;
+  for (const char* tuning : {"exp_polynomial=0", "exp_polynomial=16"}) {
+    CAPTURE(tuning);
+    Device device = tuned_device("sim:sm_100a?sms=1", tuning);
+    const RunResult result = check_attention(device, problem);
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      CAPTURE(i);
+      const double right = std::log(1 + 2 * std::exp2(scores[static_cast<std::size_t>(i)]));
+      const double got = result.lse[static_cast<std::size_t>(i)];
+      // Of the exponential, and roundings of the sum, its logarithm and the product with ln 2.
+      CHECK(std::abs(got - right) <= 1.8e-7 + 2 * 0x1p-24 + 2 * 0x1p-24 * right);
+    }
+  }
 }
 
 TEST_CASE("10.x by the pair of entries, with few parts") {

@@ -77,6 +77,17 @@ TEST_CASE("a tuning is part of a kernel's name and key, unless it is the default
   CHECK(compile_request(other).precompile_command.empty());
 }
 
+TEST_CASE("10.3 makes exponentials by its unit alone; an image for it and 10.0 takes the share of 10.0") {
+  const auto pairs = [](Target target) {
+    return plan(spec_of(target, Pass::forward)).value().forward().polynomial_pairs;
+  };
+  CHECK(pairs(Target::sm_100f) == 6);
+  CHECK(pairs(Target::sm_103a) == 0);
+  CHECK(!pairs(Target::sm_90a));
+  for (const Target target : {Target::sm_100f, Target::sm_100a, Target::sm_103a})
+    CHECK(pairs(virtual_target(target)) == pairs(target));
+}
+
 TEST_CASE("every knob is described, and two values of it at least make a plan") {
   int knobs = 0;
   for (const Target target : {Target::sm_100f, Target::sm_90a}) {
