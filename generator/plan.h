@@ -74,6 +74,7 @@ struct SplitPlan {
 
 struct ForwardPlan {
   SplitPlan split;
+  std::optional<int> polynomial_pairs;  // of 16 pairs of exponentials, where a target has the choice
   EntryPlan prepare;
   EntryPlan main;
   EntryPlan merge;  // launched only if WorkspaceMap::part_capacity is not 0

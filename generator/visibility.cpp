@@ -68,6 +68,7 @@ Result<std::optional<Window>> parse_window(std::string_view text) {
     return Status::invalid_argument(fmt::format("window '{}'{} {}", text, part, why));
   };
   if (text == kNone) return std::optional<Window>();
+  if (text.ends_with(':')) return error(text, "ends with a colon");
   std::string_view rest = text;
   const auto next = [&] {
     const std::string_view word = rest.substr(0, rest.find(':'));

@@ -7,9 +7,9 @@
 #include <random>
 #include <utility>
 
+#include "formats/strict_json.h"
 #include "generator/visibility.h"
-#include "tools/reference_head.h"
-#include "tools/strict_json.h"
+#include "reference/reference_head.h"
 #include "tools/sweep.h"
 
 namespace jfa::tools {

@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "simulator/device_memory.h"
+#include "base/driver_table.h"
 #include "simulator/driver/options.h"
-#include "simulator/driver_table.h"
-#include "simulator/launch.h"
+#include "simulator/machine/device_memory.h"
+#include "simulator/machine/launch.h"
 
 namespace jfa::simulator {
 

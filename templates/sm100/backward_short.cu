@@ -63,15 +63,15 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
   products.end();
 }
 
-__device__ inline float2 to_float2(u32 elements) {
-  return {to_float(static_cast<u16>(elements)), to_float(static_cast<u16>(elements >> 16))};
+__device__ inline FloatPair to_floats(u32 elements) {
+  return pack(to_float(static_cast<u16>(elements)), to_float(static_cast<u16>(elements >> 16)));
 }
 
 // Delta of some rows of a streamed tile, added to what is there: by one warp, a lane has every 32nd row.
 __device__ inline void add_delta(QueryStats (&stats)[kChunkRows / 32], StreamedTile output,
                                  StreamedTile output_grad, int lane) {
   constexpr int kRows = kChunkRows / 32;
-  float2 sums[kRows][2] = {};
+  FloatPair sums[kRows][2] = {};
 #pragma unroll 2
   for (int chunk = 0; chunk < StreamedTile::kColumns / 8; ++chunk) {
 #pragma unroll
@@ -83,13 +83,14 @@ __device__ inline void add_delta(QueryStats (&stats)[kChunkRows / 32], StreamedT
       ld_shared_v4(right, output_grad.address + offset);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        sums[r][i % 2] = fma_rn_x2(to_float2(left[i]), to_float2(right[i]), sums[r][i % 2]);
+        sums[r][i % 2] = fma_rn_x2(to_floats(left[i]), to_floats(right[i]), sums[r][i % 2]);
     }
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const float2 sum = add_rn_x2(sums[r][0], sums[r][1]);
-    stats[r].delta += sum.x + sum.y;
+    float even, odd;
+    unpack(add_rn_x2(sums[r][0], sums[r][1]), even, odd);
+    stats[r].delta += even + odd;
   }
 }
 
@@ -172,9 +173,10 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
 // The lanes that no product writes are read with the others.
 __device__ inline void clear_query_grad(fused::Barriers& barriers, TensorMemory lane_memory) {
   const auto query_grad = Config::QueryGrad::in(lane_memory);
-  const u32 zeros[kRowChunk] = {};
+  constexpr int kStoreColumns = 16;
+  const u32 zeros[kStoreColumns] = {};
 #pragma unroll 1
-  for (int column = 0; column < query_grad.kColumns; column += kRowChunk)
+  for (int column = 0; column < query_grad.kColumns; column += kStoreColumns)
     tcgen05_st_x16(query_grad + column, zeros);
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "tools/lint/cubin.h"
 #include "tools/lint/opcodes.h"
 
