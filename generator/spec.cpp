@@ -60,8 +60,9 @@ Result<KernelSpec> specialize(const Configuration& configuration, Target target)
   spec.visibility = *visibility;
   spec.broadcast_q = configuration.broadcast_q;
   if (spec.broadcast_q && spec.visibility.alignment == Alignment::bottom_right) {
-    return Status::unsupported(fmt::format(
-        "window '{}' with broadcast_q: a shared query is aligned top_left only", window_text(spec.visibility)));
+    return Status::unsupported(
+        fmt::format("window '{}' with broadcast_q: a shared query is aligned top_left only",
+                    window_text(spec.visibility)));
   }
   if (configuration.groups < 1 || configuration.groups > kMostGroups) {
     return Status::invalid_argument(

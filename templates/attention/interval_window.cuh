@@ -44,8 +44,8 @@ __device__ inline Intervals queries_of_key(i32 offset, i32 count) {
   return {begin_of<config::kRight>(offset, 0), end_of<config::kLeft>(offset, 1, count)};
 }
 
-// ---- Rows of a tile up to the last that sees any of `count` rows at `other_place`; 0 if none does. Places of
-// queries are negative at most if they are aligned at the ends.
+// ---- Rows of a tile up to the last that sees any of `count` rows at `other_place`; 0 if none does. Places
+// of queries are negative at most if they are aligned at the ends.
 
 template <i32 kBack, i32 kAhead>
 __device__ inline i32 live_rows(i32 place, i32 rows, i32 other_place, i32 count) {

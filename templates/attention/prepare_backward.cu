@@ -62,8 +62,9 @@ __device__ inline void for_each_short_tile(const Sequence& s, Visit visit) {
                   min(kTileRows, s.query_rows - first), 0});
 }
 
-// Calls visit(sequence) for a sequence. Queries at its beginning that see no key, and keys that no query sees,
-// are sequences of their own, so that no tile holds them beside others; at its end live_rows() sees to it.
+// Calls visit(sequence) for a sequence. Queries at its beginning that see no key, and keys that no query
+// sees, are sequences of their own, so that no tile holds them beside others; at its end live_rows() sees to
+// it.
 template <class Visit>
 __device__ inline void for_each_live_part(const Sequence& s, Visit visit) {
   if (!kAlignedAtEnds || s.query_rows == 0 || s.key_rows == 0) {
@@ -113,12 +114,8 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Prepare::kThre
   }
   if (!offsets_are_good(a, &first_bad)) return;
 
-  const auto key_cost = [](const Sequence& s) {
-    return cost_bucket(streamed_query_tiles(s));
-  };
-  const auto query_cost = [](const Sequence& s) {
-    return cost_bucket(streamed_key_tiles(s));
-  };
+  const auto key_cost = [](const Sequence& s) { return cost_bucket(streamed_query_tiles(s)); };
+  const auto query_cost = [](const Sequence& s) { return cost_bucket(streamed_key_tiles(s)); };
   for_each_owner(a, [&](const Sequence& s) {
     if (takes_two_cta(arguments, s)) {
       two_cta_order.count(one_pass_cost(s), 1);

@@ -83,8 +83,8 @@ __device__ inline Intervals queries_of_key(const KeyTile& tile, i32 key) {
 
 // Whether any of a streamed tile's queries from `first` on sees any key. The others' gradient is 0.
 __device__ inline bool sees_keys(const KeyTile& tile, i32 first) {
-  const Interval seen = keys_of_queries(query_place(tile) + first, min(kChunkRows, tile.query_count - first),
-                                        tile.rows);
+  const Interval seen =
+      keys_of_queries(query_place(tile) + first, min(kChunkRows, tile.query_count - first), tile.rows);
   return seen.end > seen.begin;
 }
 

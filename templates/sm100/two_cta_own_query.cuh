@@ -21,7 +21,8 @@ struct Work {
     return step.live_queries;
   }
   // Which of kPieceColumns of the tile's rows from `row` on a key sees that sees these queries: a bit each.
-  __device__ static inline u32 seen_bits(const Intervals& seen, const Step& step, i32 row, const TwoCtaArguments&) {
+  __device__ static inline u32 seen_bits(const Intervals& seen, const Step& step, i32 row,
+                                         const TwoCtaArguments&) {
     return kernel::seen_bits(seen, step.query_position + row);
   }
   // Whether a key that sees these queries does not see all of a chunk's.

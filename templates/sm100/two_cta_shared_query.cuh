@@ -27,7 +27,8 @@ struct Work {
     return seen_slot_bits(seen, row, arguments.slot_rows);
   }
   // Whether a key that sees these queries does not see all of a chunk's.
-  __device__ static inline bool is_masked(const Intervals& seen, const Step&, i32, const TwoCtaArguments& arguments) {
+  __device__ static inline bool is_masked(const Intervals& seen, const Step&, i32,
+                                          const TwoCtaArguments& arguments) {
     return seen.lacks_any(0, arguments.query_rows);
   }
 

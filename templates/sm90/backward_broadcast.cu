@@ -57,9 +57,8 @@ __device__ inline void attend(QueriesTile<kRows> query, QueriesTile<kRows> outpu
                               int consumer, float (&query_gradient)[kGradientRegisters]) {
   constexpr int kChunks = kRows / kStreamedRows;
   const PairTile own_pair[2] = {pair[0] + half, pair[1] + half};
-  const bool masked =
-      __any_sync(0xffffffff, seen.rows[0].lacks_any(0, arguments.query_rows) ||
-                                 seen.rows[1].lacks_any(0, arguments.query_rows));
+  const bool masked = __any_sync(0xffffffff, seen.rows[0].lacks_any(0, arguments.query_rows) ||
+                                                 seen.rows[1].lacks_any(0, arguments.query_rows));
   u32 probabilities[kRows / kMmaDepth][4];
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {

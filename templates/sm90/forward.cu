@@ -102,7 +102,8 @@ __device__ inline void attend(const Shared<Control>& shared, int consumer, const
                               const Share& share, float scale_log2, Walk& walk) {
   Pipeline& pipeline = shared.control->pipeline;
   const int offset = tile.query_position + share.first_row + fragment_first_row() - tile.key_position;
-  const Intervals seen[2] = {keys_of_query(offset, tile.key_count), keys_of_query(offset + 8, tile.key_count)};
+  const Intervals seen[2] = {keys_of_query(offset, tile.key_count),
+                             keys_of_query(offset + 8, tile.key_count)};
   const Interval whole = whole_tiles(tile, share, scale_log2);
   float scores[kScoreRegisters];
 
