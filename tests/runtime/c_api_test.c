@@ -138,9 +138,6 @@ static void test_forward_and_backward(jfa_device* device) {
       CHECK(jfa_forward(device, &causal, &output, 0, NULL, NULL) == JFA_OK);
       CHECK(jfa_synchronize(device, NULL) == JFA_OK);
       CHECK_ROWS(output, mean_to_last);
-      causal.broadcast_q = 1;
-      CHECK_ERROR(jfa_forward(device, &causal, &output, 0, NULL, NULL), JFA_UNSUPPORTED, "bottom_right");
-      causal.broadcast_q = 0;
       causal.alignment = 2;
       CHECK_ERROR(jfa_forward(device, &causal, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
                   "alignment is 2");
@@ -148,6 +145,17 @@ static void test_forward_and_backward(jfa_device* device) {
       causal.has_window = 1;
       CHECK_ERROR(jfa_forward(device, &causal, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
                   "window is 0, and window_right 0");
+    }
+    {
+      jfa_configuration shared;
+      jfa_configuration_init(&shared);
+      shared.head_dim = kHeadDim;
+      shared.broadcast_q = 1;
+      shared.has_window_left = 1;
+      shared.window_left = 5;
+      CHECK(jfa_supported(&shared) == JFA_OK);
+      shared.alignment = JFA_BOTTOM_RIGHT;
+      CHECK_ERROR(jfa_supported(&shared), JFA_UNSUPPORTED, "window '5:all:bottom_right'");
     }
     CHECK(jfa_forward(device, &call, &output, lse_address, &workspace, NULL) == JFA_OK);
   }
