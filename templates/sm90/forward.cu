@@ -11,6 +11,10 @@ using QueriesTile = Config::Queries::Stage;
 using KeysTile = Config::KeysAndValues::Stage;
 constexpr int kProbabilitySteps = KeysTile::kRows / kMmaDepth;
 
+// Items of fewer key tiles, and split keys, whose consumers may have different numbers of them, go without
+// turns.
+constexpr int kLeastTurnTiles = 4;
+
 // What a consumer carries from tile to tile.
 struct Walk {
   Ring<kQueryStages> queries;
@@ -118,7 +122,7 @@ __device__ inline void attend(const Shared<Control>& shared, int consumer, const
   advance(walk);
 
   bool accumulate = false;
-  const bool turns = share.step == 1;
+  const bool turns = share.step == 1 && share.count >= kLeastTurnTiles;
   int j = share.first_tile;
   while (j + share.step < share.count) {
     pass_tiles(pipeline, walk.tiles, share.step - 1);
