@@ -13,6 +13,7 @@
 #include "jfa/version.h"
 #include "runtime/device.h"
 #include "tools/bench_data.h"
+#include "tools/bench_model.h"
 #include "tools/bench_overhead.h"
 #include "tools/bench_shapes.h"
 #include "tools/bench_timer.h"
@@ -167,6 +168,22 @@ int run_shapes(Device& device, const std::vector<BenchShape>& shapes, const Benc
   return exit_code;
 }
 
+// What the timing model says instead of a clock.
+int run_models(Device& device, const std::vector<BenchShape>& shapes, const BenchOptions& options, Pass pass) {
+  int exit_code = kSuccess;
+  for (const BenchShape& shape : shapes) {
+    const Result<std::string> text = model_shape(device, draw(shape), pass);
+    if (text) {
+      tell(fmt::format("{}, {}\n{}", shape.name, options.pass, *text));
+      continue;
+    }
+    note(kBenchCommand,
+         fmt::format("{}: {}\n{}", shape.name, text.status().message(), text.status().detail()));
+    exit_code = kNegative;
+  }
+  return exit_code;
+}
+
 int run_overhead(Device& device, Json& json) {
   const Result<Overhead> overhead = measure_overhead(device);
   if (!overhead) return fail(kBenchCommand, overhead.status());
@@ -198,6 +215,7 @@ int bench(const BenchOptions& options) {
   if (!json_file) return fail(kBenchCommand, json_file.status());
   Result<Device> device = Device::open(options.device);
   if (!device) return fail(kBenchCommand, device.status());
+  if (times_launches(*device)) return run_models(*device, *shapes, options, *pass);
   const Device::Impl& impl = device->impl();
   int driver_version = 0;
   (void)impl.driver.cuDriverGetVersion(&driver_version);  // for the record only

@@ -16,7 +16,7 @@ using enum Origin;
 // the 264 latencies and 264 throughputs of tcgen05.mma in SemiAnalysisAI/microbench-blackwell (17c0d5d);
 // "FA4": the paper and notes of FlashAttention-4; "Hopper": what was measured on an H200, taken for
 // Blackwell.
-constexpr ConstantRow kRows[] = {
+constexpr ConstantRow kConstantRows[] = {
     {"mufu_latency", &C::mufu_latency, 18, 20, 40, guessed,
      "Hopper 18 to 24; ptxas leaves it to a scoreboard"},
     {"fixed_latency", &C::fixed_latency, 4, 4, 4, machine_code, "ptxas; of what takes no scoreboard"},
@@ -65,11 +65,11 @@ std::string_view to_string(Origin origin) {
   return origin == machine_code ? "machine code" : origin == measured ? "measured" : "guessed";
 }
 
-std::span<const ConstantRow> constant_rows() { return kRows; }
+std::span<const ConstantRow> constant_rows() { return kConstantRows; }
 
 Constants constants(ConstantSet set) {
   Constants result;
-  for (const ConstantRow& row : kRows)
+  for (const ConstantRow& row : kConstantRows)
     result.*row.member = set == ConstantSet::low       ? row.low
                          : set == ConstantSet::nominal ? row.nominal
                                                        : row.high;
@@ -78,7 +78,7 @@ Constants constants(ConstantSet set) {
 
 std::string constants_hash() {
   std::string text;
-  for (const ConstantRow& row : kRows)
+  for (const ConstantRow& row : kConstantRows)
     text += fmt::format("{} {} {} {}\n", row.name, row.low, row.nominal, row.high);
   text += product_laws_text();
   std::uint32_t hash = 2166136261u;  // FNV-1a
