@@ -34,7 +34,6 @@ constexpr AnchorRow kAnchorRows[] = {
     {"cp.reduce.async.bulk.", Anchor::copy_out},
     {"vote.", Anchor::vote},
     {"redux.", Anchor::reduction},
-    {"shfl.", Anchor::shuffle},
     {"elect.", Anchor::elect},
     {"setmaxnreg.", Anchor::registers},
     {"atom.", Anchor::atomic},
@@ -109,8 +108,6 @@ bool realizes(const machine_code::Instruction& instruction, Anchor anchor) {
       return is_one_of("VOTE", "VOTEU");
     case Anchor::reduction:
       return is_one_of("REDUX", "CREDUX");
-    case Anchor::shuffle:
-      return instruction.is("SHFL");
     case Anchor::elect:
       return instruction.is("ELECT");
     case Anchor::registers:

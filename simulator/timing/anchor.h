@@ -25,13 +25,12 @@ enum class Anchor : std::uint8_t {
   copy_wait,
   vote,
   reduction,
-  shuffle,
   elect,
   registers,  // setmaxnreg
   atomic,
 };
 
-/// Of a PTX statement, as written.
+/// Of a PTX statement, as written. Shuffles are none: the compiler swaps them.
 Anchor anchor_of(std::string_view statement);
 /// Whether a machine instruction is what an anchor becomes.
 bool realizes(const machine_code::Instruction& instruction, Anchor anchor);

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
 
 #include "simulator/timing/constants.h"
 #include "simulator/timing/tensor_pipe.h"
@@ -57,8 +61,11 @@ class Engines {
     const double transfer = bytes / (out_of_hbm ? c_.hbm_bytes : c_.copy_bytes);
     memory_free_ = std::max(first, memory_free_) + transfer;
     copy_busy_ += transfer;
-    const double cycles = bytes / c_.shared_bytes;
-    copy.complete = std::max(memory_free_, engine_access(memory_free_ - cycles, bytes));
+    // Its bytes come to shared memory piece by piece.
+    constexpr double kPieceBytes = 1024;
+    for (double done = 0; done < bytes; done += kPieceBytes)
+      later_.push({memory_free_ - transfer * (1 - done / bytes), std::min(kPieceBytes, bytes - done)});
+    copy.complete = memory_free_;
     return copy;
   }
   void note_copy(std::uint32_t node) { last_copy_ = node; }
@@ -82,6 +89,15 @@ class Engines {
  private:
   // Engines share the port in the order in which they ask.
   double engine_access(double time, double bytes) {
+    while (!later_.empty() && later_.top().first <= time) {
+      const auto [when, piece] = later_.top();
+      later_.pop();
+      take_port(when, piece);
+    }
+    return take_port(time, bytes);
+  }
+
+  double take_port(double time, double bytes) {
     const double cycles = bytes / c_.shared_bytes;
     port_free_ = std::max(time, port_free_) + cycles;
     shared_busy_ += cycles;
@@ -90,6 +106,8 @@ class Engines {
 
   const Constants& c_;
   double port_free_ = 0, thread_free_ = 0, tensor_free_ = 0, copy_issue_free_ = 0, memory_free_ = 0;
+  using Piece = std::pair<double, double>;                                     // when, bytes
+  std::priority_queue<Piece, std::vector<Piece>, std::greater<Piece>> later_;  // of copies on their way
   double tensor_busy_ = 0, shared_busy_ = 0, copy_busy_ = 0;
   std::uint32_t last_product_ = 0xffffffffu, last_copy_ = 0xffffffffu;
 };
