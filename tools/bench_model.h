@@ -11,8 +11,9 @@ namespace jfa::tools {
 /// Whether the device records its launches for the model.
 bool times_launches(const Device& device);
 
-/// Runs the call once and has the model play its launches. Text for people, every figure of it labelled as a
-/// model's.
-Result<std::string> model_shape(Device& device, const BenchProblem& problem, Pass pass);
+/// Runs sequences of the shape's lengths on the device's SMs, a few of each class of lengths, has the model
+/// play what they did, and adds up how long the whole shape would take on a B200. Text for people, every
+/// figure of it labelled as a model's. `details`: also what the warps of each entry waited for.
+Result<std::string> model_shape(Device& device, const BenchProblem& problem, Pass pass, bool details);
 
 }  // namespace jfa::tools

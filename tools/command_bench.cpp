@@ -38,6 +38,7 @@ struct BenchOptions {
   int repeats = 15;
   std::optional<std::string> json_file;
   bool overhead = false;
+  bool details = false;
 };
 
 // What the rates are compared with.
@@ -169,12 +170,15 @@ int run_shapes(Device& device, const std::vector<BenchShape>& shapes, const Benc
 }
 
 // What the timing model says instead of a clock.
-int run_models(Device& device, const std::vector<BenchShape>& shapes, const BenchOptions& options, Pass pass) {
+int run_models(Device& device, const std::vector<BenchShape>& shapes, const BenchOptions& options,
+               Pass pass) {
   int exit_code = kSuccess;
+  tell(fmt::format("{} on {}: times of a model, nothing is measured\n", options.pass, device.name()));
   for (const BenchShape& shape : shapes) {
-    const Result<std::string> text = model_shape(device, draw(shape), pass);
+    const Result<std::string> text = model_shape(device, draw(shape), pass, options.details);
     if (text) {
-      tell(fmt::format("{}, {}\n{}", shape.name, options.pass, *text));
+      tell(*text);
+      std::fflush(stdout);
       continue;
     }
     note(kBenchCommand,
@@ -269,6 +273,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->type_name("OUT");
   command.add_flag("--overhead", options->overhead,
                    "the host's time for one call, beside that of the same bare launches");
+  command.add_flag("--details", options->details,
+                   "of a simulated GPU with timing=1: what the warps of each entry waited for");
   command.callback([options, &exit_code] { exit_code = bench(*options); });
 }
 

@@ -195,7 +195,7 @@ CUresult SimulatedDriver::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunct
   if (const CUresult error = lay_out_parameters(*kernel->entry, parameters, extra, launch.parameters))
     return error;
 
-  timing::Recorder recorder(static_cast<std::uint32_t>(launch.cluster.count()));
+  timing::Recorder recorder(static_cast<std::uint32_t>(options_.run.sms));
   if (options_.timing) launch.options.recorder = &recorder;
   const LaunchResult result = run_grid(*kernel->library->module, *kernel->entry, launch, memory_);
   warp_instructions_ += result.statistics.warp_instructions;

@@ -118,6 +118,10 @@ Result<DeviceOptions> parse_device_name(const std::string& name) {
   }
   if (options.timing && options.run.schedule != Schedule::kEager)
     return Status::invalid_argument("simulated device: option timing=1 needs schedule=eager");
+  // The model plays what all of the device's SMs have done, and knows at most a pair.
+  if (options.timing && options.run.sms > 2)
+    return Status::invalid_argument(
+        fmt::format("simulated device: option timing=1 needs sms=1 or sms=2, not {}", options.run.sms));
   return options;
 }
 

@@ -45,7 +45,7 @@ constexpr std::string_view kUnmodelled[] = {"wgmma.", "mma.", "tcgen05.cp.", "tc
 // Without `@p` in front.
 std::string_view without_guard(std::string_view statement) {
   if (!statement.starts_with('@')) return statement;
-  const std::size_t space = statement.find(' ');
+  const std::size_t space = statement.find_first_of(" \t");
   return space == statement.npos ? std::string_view{} : statement.substr(space + 1);
 }
 
@@ -66,8 +66,8 @@ Anchor anchor_of(std::string_view statement) {
   const std::string_view text = without_guard(statement);
   if (text.starts_with("cp.async.bulk.") && !text.starts_with("cp.async.bulk.commit") &&
       !text.starts_with("cp.async.bulk.wait") && !text.starts_with("cp.async.bulk.prefetch"))
-    return text.substr(0, text.find(' ')).find(".bulk_group") != text.npos ? Anchor::copy_out
-                                                                           : Anchor::copy_in;
+    return text.substr(0, text.find_first_of(" \t")).find(".bulk_group") != text.npos ? Anchor::copy_out
+                                                                                      : Anchor::copy_in;
   for (const AnchorRow& row : kAnchorRows)
     if (text.starts_with(row.prefix)) return row.anchor;
   return Anchor::none;
@@ -137,16 +137,22 @@ bool is_indispensable(Anchor anchor) {
   }
 }
 
+bool accesses_shared(std::string_view statement) {
+  const std::string_view text = without_guard(statement);
+  return (text.starts_with("ld.") || text.starts_with("st.")) &&
+         text.substr(0, text.find_first_of(" \t")).find(".shared") != text.npos;
+}
+
 std::string_view unmodelled(std::string_view statement) {
   const std::string_view text = without_guard(statement);
   for (const std::string_view prefix : kUnmodelled)
-    if (text.starts_with(prefix)) return text.substr(0, text.find(' '));
+    if (text.starts_with(prefix)) return text.substr(0, text.find_first_of(" \t"));
   return {};
 }
 
 std::uint32_t bytes_of_warp(std::string_view statement) {
   const std::string_view text = without_guard(statement);
-  const std::string_view name = text.substr(0, text.find(' '));
+  const std::string_view name = text.substr(0, text.find_first_of(" \t"));
   constexpr std::uint32_t kLanes = 32;
   if (name.starts_with("tcgen05.")) {
     // Words a lane and repetition, by shape.

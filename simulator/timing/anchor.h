@@ -37,6 +37,9 @@ bool realizes(const machine_code::Instruction& instruction, Anchor anchor);
 /// What has no counterpart in the machine code is an error; of the others the compiler may drop some.
 bool is_indispensable(Anchor anchor);
 
+/// ld.shared, st.shared: no anchors, since the compiler moves them, but as many as in PTX.
+bool accesses_shared(std::string_view statement);
+
 /// Instructions whose time the model does not know, so that a kernel with them is refused: wgmma, mma.sync
 /// and copies into tensor memory. Empty: none.
 std::string_view unmodelled(std::string_view statement);

@@ -23,6 +23,8 @@ constexpr ConstantRow kConstantRows[] = {
     {"uniform_latency", &C::uniform_latency, 13, 20, 25, guessed, "ptxas: 13 from R2UR to its use"},
     {"vote_latency", &C::vote_latency, 10, 15, 25, guessed, "votes, shuffles and warp reductions"},
     {"shared_latency", &C::shared_latency, 24, 29, 33, measured, "Hopper: 29 to the first use"},
+    {"remote_latency", &C::remote_latency, 150, 200, 250, measured,
+     "beyond it, of another CTA of the cluster"},
     {"global_latency", &C::global_latency, 300, 600, 800, guessed, "a thread's load from L2 or HBM"},
     {"constant_latency", &C::constant_latency, 20, 25, 40, guessed, "LDC, LDCU"},
     {"branch_cycles", &C::branch_cycles, 0, 0, 5, guessed, "beyond the stall count of a taken branch"},

@@ -11,7 +11,7 @@ namespace jfa::simulator::timing {
 struct Constants {
   // Threads.
   double mufu_latency = 0, fixed_latency = 0, uniform_latency = 0, vote_latency = 0;
-  double shared_latency = 0, global_latency = 0, constant_latency = 0, branch_cycles = 0;
+  double shared_latency = 0, remote_latency = 0, global_latency = 0, constant_latency = 0, branch_cycles = 0;
   // mbarriers, named barriers, fences.
   double mbarrier_try_latency = 0, mbarrier_arrive_latency = 0, mbarrier_wake_latency = 0;
   double barrier_latency = 0, fence_latency = 0;

@@ -296,11 +296,27 @@ Result<Way> Matcher::match(const RecordedWarp& warp, std::string_view who) {
        index = all_states[static_cast<std::size_t>(index)].before)
     chosen.push_back(all_states[static_cast<std::size_t>(index)].way);
   std::reverse(chosen.begin(), chosen.end());
+  // Shared accesses in the order in which PTX did them, statement by statement.
+  std::unordered_map<std::uint32_t, std::pair<std::size_t, std::vector<std::uint32_t>>> accesses;
+  for (std::uint32_t at = 0; at < warp.instructions.size(); ++at) {
+    const std::uint32_t statement = entry_.code[warp.instructions[at]].statement;
+    if (accesses_shared(entry_.statements[statement].text)) accesses[statement].second.push_back(at);
+  }
   result.segments = chosen.size();
   for (std::size_t s = 0; s < chosen.size(); ++s) {
     result.ambiguous += chosen[s]->ambiguous ? 1 : 0;
-    for (const std::uint32_t instruction : chosen[s]->path)
-      result.steps.push_back({instruction, Step::kNoEvent});
+    for (const std::uint32_t instruction : chosen[s]->path) {
+      Step& step = result.steps.emplace_back(instruction, Step::kNoEvent);
+      const Instruction& machine = machine_.code[instruction];
+      if (!machine.is("LDS") && !machine.is("STS")) continue;
+      const auto found = accesses.find(machine_.statements[instruction]);
+      if (found == accesses.end()) continue;
+      auto& [next, events_of] = found->second;
+      // Those of a guarded instruction may be fewer: none is older than the anchor before the last.
+      const std::uint32_t oldest = s >= 2 ? events[s - 2].at : 0;
+      while (next < events_of.size() && events_of[next] < oldest) ++next;
+      if (next < events_of.size()) step.event = events_of[next++];
+    }
     if (s < events.size()) result.steps.back().event = events[s].at;
   }
   return result;

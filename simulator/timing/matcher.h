@@ -38,6 +38,9 @@ struct Step {
   static constexpr std::uint32_t kNoEvent = 0xffffffffu;
   std::uint32_t instruction = 0;
   std::uint32_t event = kNoEvent;  // index into RecordedWarp::instructions: what it realizes
+
+  Step(std::uint32_t instruction_index, std::uint32_t event_index)
+      : instruction(instruction_index), event(event_index) {}
 };
 
 struct Way {

@@ -1,5 +1,7 @@
 #include "simulator/timing/recorder.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 
 namespace jfa::simulator::timing {
@@ -92,6 +94,30 @@ void Recorder::copies_out(const ProgramPoint& point, std::uint32_t bytes) {
 
 void Recorder::reads_global(const ProgramPoint&, std::uint64_t place) {
   first_touch_ = touched_.insert(place).second;
+}
+
+// Shared memory has 32 banks of four bytes: words of one bank take a round each, equal ones share it.
+void Recorder::accesses_shared(const ProgramPoint& point, LaneMask active,
+                               const std::uint64_t (&addresses)[kWarpSize], std::uint32_t bytes,
+                               bool cluster) {
+  if (find(point.cta, point.warp) == nullptr) return;
+  constexpr std::uint32_t kBanks = 32, kWordBytes = 4;
+  std::array<std::vector<std::uint64_t>, kBanks> words;
+  Detail detail;
+  detail.kind = Detail::Kind::access;
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if ((active >> lane & 1) == 0) continue;
+    const std::uint64_t first = addresses[lane] / kWordBytes;
+    for (std::uint64_t word = first; word * kWordBytes < addresses[lane] + bytes; ++word) {
+      auto& bank = words[word % kBanks];
+      if (std::find(bank.begin(), bank.end(), word) == bank.end()) bank.push_back(word);
+    }
+    detail.remote |= cluster && (addresses[lane] >> kSharedRankShift & 0xff) != point.cta->rank();
+  }
+  std::size_t rounds = 1;
+  for (const auto& bank : words) rounds = std::max(rounds, bank.size());
+  detail.bytes = static_cast<std::uint32_t>(rounds) * kBanks * kWordBytes;
+  add(point, detail);
 }
 
 void Recorder::multiplies(const ProgramPoint& point, Detail product) {

@@ -30,13 +30,14 @@ struct Detail {
     transaction,  // a copy into shared memory, whose bytes the phase gets
     store,        // a copy out of shared memory
     product,
+    access,  // of shared memory, by the lanes
   };
   std::uint32_t at = 0;  // index into the warp's instructions
   Kind kind = Kind::arrive;
   bool first_touch = false;  // transaction: nobody in the grid has read these bytes before
-  bool accumulates = false;
+  bool remote = false;       // access: of another CTA's shared memory
   PhaseKey phase;
-  std::uint32_t bytes = 0;
+  std::uint32_t bytes = 0;  // of an access: what its rounds over the banks could have moved
   // product
   std::uint16_t m = 0, n = 0;
   std::uint8_t cta_group = 1;
@@ -76,6 +77,8 @@ class Recorder {
   void copies_out(const ProgramPoint& point, std::uint32_t bytes);
   /// The copy that `point` is about to start reads these bytes of global memory.
   void reads_global(const ProgramPoint& point, std::uint64_t place);
+  void accesses_shared(const ProgramPoint& point, LaneMask active,
+                       const std::uint64_t (&addresses)[kWarpSize], std::uint32_t bytes, bool cluster);
   void multiplies(const ProgramPoint& point, Detail product);
 
  private:

@@ -218,8 +218,7 @@ std::string label() {
 }
 
 std::string text_of(const LaunchSummary& summary) {
-  std::string text = fmt::format("{}: {} cycles for the first CTA or cluster; {}\n", summary.entry,
-                                 text_of(summary.cycles), label());
+  std::string text = fmt::format("{}: {} cycles; {}\n", summary.entry, text_of(summary.cycles), label());
   text += fmt::format("  {} warps, {} ways between anchors", summary.warps, summary.segments);
   if (summary.ambiguous > 0)
     text += fmt::format(", of {} the shortest of several that fit", summary.ambiguous);

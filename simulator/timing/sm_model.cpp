@@ -46,8 +46,7 @@ struct Scoreboard {
 struct WarpState {
   const WarpWork* work = nullptr;
   std::size_t next = 0;  // of the way's steps
-  std::size_t detail = 0;
-  Moment ready;  // by stall counts and blocking barriers
+  Moment ready;          // by stall counts and blocking barriers
   std::array<Scoreboard, kScoreboards> scoreboards;
   const Phase* blocked_by = nullptr;
   Moment tensor_stores;  // all that were issued are done
@@ -206,8 +205,9 @@ class Player {
   void for_each_detail(WarpState& warp, std::uint32_t event, Visit&& visit) {
     const std::vector<Detail>& details = warp.work->recorded->details;
     if (event == Step::kNoEvent) return;
-    while (warp.detail < details.size() && details[warp.detail].at < event) ++warp.detail;
-    for (std::size_t i = warp.detail; i < details.size() && details[i].at == event; ++i) visit(details[i]);
+    auto detail = std::lower_bound(details.begin(), details.end(), event,
+                                   [](const Detail& one, std::uint32_t at) { return one.at < at; });
+    for (; detail != details.end() && detail->at == event; ++detail) visit(*detail);
   }
 
   void issue(WarpState& warp, const Moment& when) {
@@ -261,7 +261,14 @@ class Player {
         });
         return;
       case Treatment::shared: {
-        const double done = engines.thread_access(t, op.bytes);
+        double bytes = 0;
+        bool remote = false;
+        for_each_detail(warp, step.event, [&](const Detail& detail) {
+          if (detail.kind == Detail::Kind::access) bytes = detail.bytes, remote = detail.remote;
+        });
+        if (step.event == Step::kNoEvent) bytes = op.bytes;
+        if (remote) result.time += c_.remote_latency;
+        const double done = engines.thread_access(t, bytes);
         result.time = done + c_.shared_latency;
         operands = {done, self, Cause::shared};
         return;
@@ -422,6 +429,19 @@ std::string_view to_string(Cause cause) {
       "start",  "issue",         "slot",   "fma",  "alu",    "mufu", "arithmetic",
       "shared", "tensor memory", "global", "sync", "tensor", "copy", "bandwidth"};
   return kNames[static_cast<std::size_t>(cause)];
+}
+
+double Played::cycles_of_all_sms() const {
+  std::map<int, double> last;
+  for (const auto& [actor, indices] : by_actor)
+    if (actor.warp >= 0) last[actor.sm] = std::max(last[actor.sm], happenings[indices.back()].time);
+  double sum = 0;
+  for (const auto& [sm, time] : last) sum += time;
+  return sum;
+}
+
+bool Played::has_products() const {
+  return std::any_of(tensor_busy.begin(), tensor_busy.end(), [](const auto& sm) { return sm.second > 0; });
 }
 
 Result<Played> play(const Entry& entry, const MachineEntry& machine, const std::vector<WarpWork>& work,

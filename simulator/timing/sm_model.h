@@ -67,6 +67,9 @@ struct Played {
   double cycles = 0;                  // until the last warp has left
   std::vector<Happening> happenings;  // in the order in which the model took them
   std::map<Actor, std::vector<std::uint32_t>> by_actor;
+  /// The sum over SMs of when their last warp left.
+  double cycles_of_all_sms() const;
+  bool has_products() const;
   std::map<int, double> tensor_busy, shared_busy, copy_busy;  // cycles, by SM
 };
 

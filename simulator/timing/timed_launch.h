@@ -13,7 +13,7 @@ namespace jfa::simulator::timing {
 struct TimedLaunch {
   const Entry* entry = nullptr;  // lives as long as its library
   Dim3 grid, block, cluster;
-  std::map<std::uint32_t, RecordedCta> ctas;  // of the grid's first cluster
+  std::map<std::uint32_t, RecordedCta> ctas;  // the first ones of the grid, one an SM
 };
 
 /// Whether it is a simulated device with timing=1.
