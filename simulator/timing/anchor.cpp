@@ -32,9 +32,6 @@ constexpr AnchorRow kAnchorRows[] = {
     {"cp.async.bulk.wait_group", Anchor::copy_wait},
     {"cp.async.bulk.prefetch", Anchor::none},
     {"cp.reduce.async.bulk.", Anchor::copy_out},
-    {"vote.", Anchor::vote},
-    {"redux.", Anchor::reduction},
-    {"elect.", Anchor::elect},
     {"setmaxnreg.", Anchor::registers},
     {"atom.", Anchor::atomic},
     {"red.", Anchor::atomic},
@@ -104,12 +101,6 @@ bool realizes(const machine_code::Instruction& instruction, Anchor anchor) {
       return instruction.is("UTMACMDFLUSH");
     case Anchor::copy_wait:
       return instruction.is("DEPBAR");
-    case Anchor::vote:
-      return is_one_of("VOTE", "VOTEU");
-    case Anchor::reduction:
-      return is_one_of("REDUX", "CREDUX");
-    case Anchor::elect:
-      return instruction.is("ELECT");
     case Anchor::registers:
       return instruction.is("USETMAXREG");
     case Anchor::atomic:

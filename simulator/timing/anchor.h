@@ -23,14 +23,12 @@ enum class Anchor : std::uint8_t {
   copy_out,
   copy_commit,
   copy_wait,
-  vote,
-  reduction,
-  elect,
   registers,  // setmaxnreg
   atomic,
 };
 
-/// Of a PTX statement, as written. Shuffles are none: the compiler swaps them.
+/// Of a PTX statement, as written. Shuffles, votes, elect.sync and redux are
+/// none: the compiler moves them.
 Anchor anchor_of(std::string_view statement);
 /// Whether a machine instruction is what an anchor becomes.
 bool realizes(const machine_code::Instruction& instruction, Anchor anchor);

@@ -57,15 +57,23 @@ Result<MachineEntry> machine_entry(std::string_view where, const machine_code::C
   machine.code = *std::move(code);
   machine.ptx_lines = found->ptx_lines;
   machine.graph = machine_code::flow_graph(machine.code, found->indirect);
-  std::unordered_map<int, std::uint32_t> statement_of_line;
+  // A line may have several statements: an instruction is of the one that it realizes, or of the first.
+  std::unordered_map<int, std::vector<std::uint32_t>> statements_of_line;
   for (std::uint32_t i = 0; i < entry.statements.size(); ++i)
-    statement_of_line.emplace(entry.statements[i].ptx_line, i);
+    statements_of_line[entry.statements[i].ptx_line].push_back(i);
   for (std::size_t i = 0; i < machine.code.size(); ++i) {
-    const auto statement = statement_of_line.find(machine.ptx_lines[i]);
-    const bool known = statement != statement_of_line.end();
-    machine.statements.push_back(known ? statement->second : MachineEntry::kNoStatement);
-    const Anchor anchor = known ? anchor_of(entry.statements[statement->second].text) : Anchor::none;
-    machine.anchors.push_back(realizes(machine.code[i], anchor) ? anchor : Anchor::none);
+    const auto found = statements_of_line.find(machine.ptx_lines[i]);
+    machine.statements.push_back(found == statements_of_line.end() ? MachineEntry::kNoStatement
+                                                                   : found->second.front());
+    machine.anchors.push_back(Anchor::none);
+    if (found == statements_of_line.end()) continue;
+    for (const std::uint32_t statement : found->second) {
+      const Anchor anchor = anchor_of(entry.statements[statement].text);
+      if (!realizes(machine.code[i], anchor)) continue;
+      machine.statements.back() = statement;
+      machine.anchors.back() = anchor;
+      break;
+    }
   }
   return machine;
 }

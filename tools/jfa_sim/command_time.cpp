@@ -73,6 +73,7 @@ int time(const TimeOptions& options) {
 
 void add_time_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<TimeOptions>();
+  options->run.checks = false;  // that is what `run` is for
   CLI::App* command = app.add_subcommand(
       std::string(kTimeCommand),
       "How long the first CTA or cluster of a kernel takes: a model of sm_100, not a measurement");
@@ -85,6 +86,12 @@ void add_time_command(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   tools::whole(command->add_option("--sms", options->run.sms, "streaming multiprocessors"), 1, 1024)
       ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--dynamic-alignment", options->run.dynamic_shared_alignment,
+                   "least alignment of dynamic shared memory")
+      ->type_name("16|32|64|128|256|512|1024")
+      ->check(CLI::IsMember({"16", "32", "64", "128", "256", "512", "1024"}).description(""))
       ->capture_default_str();
   command->add_option("--trace", options->trace_path, "file for Perfetto, in cycles; - is stdout")
       ->type_name("FILE");
