@@ -37,6 +37,36 @@ struct Matcher::Candidate {
   bool ambiguous = false;           // another one to the same end costs no more
 };
 
+namespace {
+
+// A wait is a try and, elsewhere, a loop of tries for when it fails, and the compiler says the line of one of
+// them. The try is what realizes it; what the loop does until the phase is complete is waiting.
+void settle_waits(MachineEntry& machine) {
+  constexpr std::size_t kMostBetween = 4;  // from a branch's target to its first try
+  const auto tries = [&](std::size_t i) { return machine.code[i].is("SYNCS.PHASECHK"); };
+  for (const machine_code::Block& block : machine.graph.blocks) {
+    const Instruction& last = machine.code[block.end - 1];
+    if (last.flow != Flow::conditional) continue;
+    std::size_t attempt = block.end - 1;
+    while (attempt > block.begin && !tries(attempt)) --attempt;
+    if (!tries(attempt) || block.end - attempt > kMostBetween) continue;
+    const std::size_t begin = last.target / machine_code::kInstructionBytes;
+    // A loop's own branch back leads to the try that it is behind.
+    if (begin <= attempt && attempt < begin + kMostBetween) continue;
+    std::size_t loop = begin;
+    while (loop < machine.code.size() && loop < begin + kMostBetween && !tries(loop)) ++loop;
+    if (loop >= machine.code.size() || !tries(loop)) continue;
+    if (machine.anchors[attempt] == Anchor::none) {
+      machine.statements[attempt] = machine.statements[loop];
+      machine.anchors[attempt] = machine.anchors[loop];
+    }
+    for (std::size_t i = loop; i < machine.code.size() && i < loop + kMostBetween; ++i)
+      if (tries(i)) machine.anchors[i] = Anchor::none;
+  }
+}
+
+}  // namespace
+
 Result<MachineEntry> machine_entry(std::string_view where, const machine_code::Cubin& cubin,
                                    const Entry& entry) {
   const auto found = std::find_if(cubin.entries.begin(), cubin.entries.end(),
@@ -75,6 +105,7 @@ Result<MachineEntry> machine_entry(std::string_view where, const machine_code::C
       break;
     }
   }
+  settle_waits(machine);
   return machine;
 }
 

@@ -47,10 +47,10 @@ void Recorder::add(const ProgramPoint& point, Detail detail) {
   if (recorded == nullptr || recorded->instructions.empty()) return;
   detail.at = static_cast<std::uint32_t>(recorded->instructions.size()) - 1;
   if (!recorded->details.empty()) {
-    // The lanes of a warp arrive one by one.
+    // The lanes of a warp arrive one by one; of a copy that all of them start the machine makes one.
     const Detail& last = recorded->details.back();
     if (last.at == detail.at && last.kind == detail.kind && last.phase == detail.phase &&
-        (detail.kind == Detail::Kind::arrive || detail.kind == Detail::Kind::wait))
+        detail.kind != Detail::Kind::product)
       return;
   }
   recorded->details.push_back(detail);
