@@ -169,6 +169,7 @@ int run_shapes(Device& device, const std::vector<BenchShape>& shapes, const Benc
   return exit_code;
 }
 
+#ifdef JFA_HAS_SIMULATOR
 // What the timing model says instead of a clock.
 int run_models(Device& device, const std::vector<BenchShape>& shapes, const BenchOptions& options,
                Pass pass) {
@@ -187,6 +188,8 @@ int run_models(Device& device, const std::vector<BenchShape>& shapes, const Benc
   }
   return exit_code;
 }
+
+#endif
 
 int run_overhead(Device& device, Json& json) {
   const Result<Overhead> overhead = measure_overhead(device);
@@ -219,7 +222,9 @@ int bench(const BenchOptions& options) {
   if (!json_file) return fail(kBenchCommand, json_file.status());
   Result<Device> device = Device::open(options.device);
   if (!device) return fail(kBenchCommand, device.status());
+#ifdef JFA_HAS_SIMULATOR
   if (times_launches(*device)) return run_models(*device, *shapes, options, *pass);
+#endif
   const Device::Impl& impl = device->impl();
   int driver_version = 0;
   (void)impl.driver.cuDriverGetVersion(&driver_version);  // for the record only

@@ -28,6 +28,7 @@ struct TimeOptions {
   std::string cubin_path;
   std::optional<std::string> trace_path, picture_path;
   double picture_cycles = 0;
+  bool in_l2 = false;
 };
 
 Status write(const std::optional<std::string>& path, const std::string& text) {
@@ -57,7 +58,12 @@ int time(const TimeOptions& options) {
     tools::tell(result.report.text());
     return kBugFound;
   }
-  const timing::TimedLaunch launch{entry, config.grid, config.block, config.cluster, recorder.take()};
+  timing::TimedLaunch launch{entry, config.grid, config.block, config.cluster, recorder.take()};
+  if (options.in_l2) {
+    for (auto& [index, cta] : launch.ctas)
+      for (timing::RecordedWarp& warp : cta.warps)
+        for (timing::Detail& detail : warp.details) detail.first_touch = false;
+  }
   const auto modelled = timing::model(options.cubin_path, *cubin, launch);
   if (!modelled) return fail(kTimeCommand, modelled.status());
   const timing::LaunchSummary summary = timing::summarize(launch, **modelled, loaded->source);
@@ -93,6 +99,8 @@ void add_time_command(CLI::App& app, int& exit_code) {
       ->type_name("16|32|64|128|256|512|1024")
       ->check(CLI::IsMember({"16", "32", "64", "128", "256", "512", "1024"}).description(""))
       ->capture_default_str();
+  command->add_flag("--in-l2", options->in_l2,
+                    "copies find in L2 what they read, also what this grid has not read before");
   command->add_option("--trace", options->trace_path, "file for Perfetto, in cycles; - is stdout")
       ->type_name("FILE");
   command->add_option("--svg", options->picture_path, "file for a picture of roles over time")
