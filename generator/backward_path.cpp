@@ -23,11 +23,11 @@ Result<BackwardPath> backward_path(const KernelPlan& plan, std::int64_t query_ro
   const std::int64_t slot = slot_rows(query_rows);
   const std::int64_t packed = plan.spec.groups * slot;
   const bool two_cta_fits = two_cta != nullptr && packed <= two_cta->query_rows;
-  if (two_cta != nullptr && backward.two_cta_calls == TwoCta::kOn) {
+  if (two_cta != nullptr && two_cta->on) {
     if (two_cta_fits) return BackwardPath::kTwoCta;
-    return Status::unsupported(fmt::format(
-        "two_cta = {} (on), but groups {} x q_len {} rounded up to {} are {} rows, more than {}",
-        static_cast<int>(TwoCta::kOn), plan.spec.groups, query_rows, slot, packed, two_cta->query_rows));
+    return Status::unsupported(
+        fmt::format("two_cta = 2 (on), but groups {} x q_len {} rounded up to {} are {} rows, more than {}",
+                    plan.spec.groups, query_rows, slot, packed, two_cta->query_rows));
   }
   if (backward.broadcast && packed <= backward.broadcast->query_tile) return BackwardPath::kOneCta;
   return two_cta_fits && packed > plan.query_tile ? BackwardPath::kTwoCta : BackwardPath::kByLength;
@@ -36,8 +36,7 @@ Result<BackwardPath> backward_path(const KernelPlan& plan, std::int64_t query_ro
 KeyRange two_cta_keys(const KernelPlan& plan, bool has_clusters) {
   const TwoCtaPlan* two_cta = usable_two_cta(plan, has_clusters);
   if (two_cta == nullptr || plan.spec.broadcast_q) return {};
-  const bool on = plan.backward().two_cta_calls == TwoCta::kOn;
-  return {on ? 1 : plan.key_tile + 1, two_cta->key_rows};
+  return {two_cta->on ? 1 : plan.key_tile + 1, two_cta->key_rows};
 }
 
 int two_cta_box_rows(const KernelSpec& spec, std::int64_t query_rows) {

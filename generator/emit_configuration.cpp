@@ -47,6 +47,9 @@ std::string pass_constants(const KernelPlan& plan) {
   if (const auto* forward = std::get_if<ForwardPlan>(&plan.entries)) {
     constant(text, "kSplitParts", forward->split.parts, "that a launch with few items is cut into, about");
     constant(text, "kLeastPartTiles", forward->split.least_part_tiles, "key tiles of a part");
+    if (forward->polynomial_pairs)
+      constant(text, "kPolynomialPairs", *forward->polynomial_pairs,
+               "of 16 pairs of exponentials, by multiplications");
     return text;
   }
   const BackwardPlan& backward = plan.backward();

@@ -74,6 +74,7 @@ struct SplitPlan {
 
 struct ForwardPlan {
   SplitPlan split;
+  std::optional<int> polynomial_pairs;  // of 16 pairs of exponentials, where a target has the choice
   EntryPlan prepare;
   EntryPlan main;
   EntryPlan merge;  // launched only if WorkspaceMap::part_capacity is not 0
@@ -84,7 +85,6 @@ struct BroadcastPlan {
   int query_tile = 128;        // rows
   int small_tile = 64;         // rows of the tile that is taken if they are enough
   int output_grad_rows = 128;  // of output gradient in flight
-  EntryPlan prepare;
   EntryPlan main;
 };
 
@@ -93,23 +93,18 @@ struct ShortPlan {
   EntryPlan main;
 };
 
-/// Which calls go to a backward's entry of CTA pairs, as far as they can: the knob two_cta.
-enum class TwoCta { kOff = 0, kAuto = 1, kOn = 2 };
-
 /// All gradients in one pass by clusters of two CTAs, each with a tile of keys and half of a query tile's
 /// gradient: of a shared query whose heads of a group fit query_rows, or of sequences whose keys fit
 /// key_rows.
 struct TwoCtaPlan {
   int key_rows = 256;    // of the pair
   int query_rows = 256;  // of a tile of queries, half of its gradient in each CTA
-  int column_dim = 64;   // columns of a row that each CTA has of the right operands of gradient products
-  OperandPlan columns;   // how tiles of those are cut
-  EntryPlan prepare;     // with broadcast_q: BroadcastPlan's, where there is one
+  OperandPlan columns;   // how the right operands of gradient products are cut, of which each CTA has half
+  bool on = false;       // for all that fits, even where another entry would serve; the knob two_cta is 2
   EntryPlan main;
 };
 
 struct BackwardPlan {
-  TwoCta two_cta_calls = TwoCta::kOff;
   int streamed_tile = 64;  // rows of the tiles that stream past the stationary ones, in keys and queries
   int chunk_rows = 64;     // the same in the entries in one pass
   // With broadcast_q, items of the query gradient, each of a part of the batch: so many that every
@@ -118,12 +113,13 @@ struct BackwardPlan {
   int broadcast_items = 0;   // of the entry in one pass, that the workspace has room for
   EntryPlan prepare;
   EntryPlan delta;
-  EntryPlan keys;                          // gradients of keys and values
-  EntryPlan queries;                       // gradient of queries
-  EntryPlan sum;                           // with broadcast_q: sums the parts of the query gradient
-  std::optional<ShortPlan> short_keys;     // without broadcast_q: the other entries get the rest
-  std::optional<BroadcastPlan> broadcast;  // with broadcast_q: instead of prepare, keys and queries
-  std::optional<TwoCtaPlan> two_cta;       // for calls or sequences as two_cta_calls says
+  EntryPlan keys;                              // gradients of keys and values
+  EntryPlan queries;                           // gradient of queries
+  EntryPlan sum;                               // with broadcast_q: sums the parts of the query gradient
+  std::optional<ShortPlan> short_keys;         // without broadcast_q: the other entries get the rest
+  std::optional<BroadcastPlan> broadcast;      // with broadcast_q: instead of prepare, keys and queries
+  std::optional<TwoCtaPlan> two_cta;           // with broadcast_q as broadcast, without as short_keys
+  std::optional<EntryPlan> prepare_broadcast;  // with broadcast_q: for broadcast and two_cta, if any is there
 };
 
 /// A piece of the emitted source: a template, or with `columns` the text that is generated for wgmma products

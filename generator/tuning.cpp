@@ -81,12 +81,12 @@ Result<Choices> Choices::make(std::span<const Knob> knobs, const KernelSpec& spe
   return choices;
 }
 
-int Choices::take(std::string_view name, int as_many_as_fit) {
+int Choices::take(std::string_view name, int by_plan) {
   const auto found = std::ranges::find(choices_, name, [](const Choice& it) { return it.knob.name; });
   // A defect in a plan file, never the user's.
   if (found == choices_.end()) throw std::out_of_range("no knob is named " + std::string(name));
   Choice& choice = *found;
-  choice.usual = choice.knob.usual == Knob::kAsManyAsFit ? as_many_as_fit : choice.knob.usual;
+  choice.usual = choice.knob.usual == Knob::kByPlan ? by_plan : choice.knob.usual;
   if (!choice.given) choice.value = choice.usual;
   choice.taken = true;
   return choice.value;

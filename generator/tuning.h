@@ -14,8 +14,8 @@ namespace jfa {
 struct Knob {
   /// Which specialisations have it. kOwnQuery, kSharedQuery: backwards without and with broadcast_q.
   enum class Scope { kForward, kBackward, kOwnQuery, kSharedQuery };
-  /// A default that depends on the specialisation: as many as fit, up to `most`.
-  static constexpr int kAsManyAsFit = -1;
+  /// A default that depends on the specialisation: as many as fit, or what suits the target.
+  static constexpr int kByPlan = -1;
 
   Scope scope;
   std::string_view name;
@@ -37,8 +37,9 @@ class Choices {
   /// kInvalidArgument: a name that is no knob of this specialisation, a value outside the knob's range.
   static Result<Choices> make(std::span<const Knob> knobs, const KernelSpec& spec, const Tuning& tuning);
 
-  /// The value, given or usual. as_many_as_fit: for a knob whose default that is. Notes what was taken.
-  int take(std::string_view name, int as_many_as_fit = 0);
+  /// The value, given or usual. by_plan: the default of a knob that leaves it to the plan. Notes what was
+  /// taken.
+  int take(std::string_view name, int by_plan = 0);
   /// All that were taken, in the order of the list.
   std::vector<ChosenKnob> chosen() const;
   /// The values among those given that differ from the defaults.

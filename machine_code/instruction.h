@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "machine_code/cubin.h"
 #include "machine_code/opcodes.h"
 

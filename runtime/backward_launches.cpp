@@ -48,7 +48,7 @@ class BackwardCall {
   Status encode_two_cta(int query_box_rows, CUtensorMap (&maps)[kTwoCtaMaps]) const;
   Status launch_prepare() const;
   // tile_rows: of the key tiles that are listed.
-  Status launch_broadcast_prepare(const EntryPlan& entry, int tile_rows) const;
+  Status launch_broadcast_prepare(int tile_rows) const;
   // only_query_tiles: no rows but those of prepare's query tiles, unless all must be packed.
   Status launch_delta(bool only_query_tiles) const;
   Status launch_short(CUtensorMap (&maps)[kMaps]) const;
@@ -106,10 +106,10 @@ Status BackwardCall::launch_prepare() const {
   return launcher_.launch(kernels_.entry(plan_.prepare.name), 1, pointers);
 }
 
-Status BackwardCall::launch_broadcast_prepare(const EntryPlan& entry, int tile_rows) const {
+Status BackwardCall::launch_broadcast_prepare(int tile_rows) const {
   kernel::BroadcastPrepareArguments prepare = broadcast_prepare_arguments(launches_, pieces_, tile_rows);
   void* pointers[] = {&prepare};
-  return launcher_.launch(kernels_.entry(entry.name), 1, pointers);
+  return launcher_.launch(kernels_.entry(plan_.prepare_broadcast->name), 1, pointers);
 }
 
 Status BackwardCall::launch_delta(bool only_query_tiles) const {
@@ -207,9 +207,7 @@ Status BackwardCall::launch_broadcast() const {
   CUtensorMap maps[kMaps];
   if (Status status = encode(kQueryGrad, slot, maps); !status.ok()) return status;
 
-  if (Status status = launch_broadcast_prepare(plan_.broadcast->prepare, kernels_.plan.key_tile);
-      !status.ok())
-    return status;
+  if (Status status = launch_broadcast_prepare(kernels_.plan.key_tile); !status.ok()) return status;
   if (Status status = launch_delta(false); !status.ok()) return status;
 
   const LoadedEntry& entry = kernels_.entry(plan_.broadcast->main.name);
@@ -229,8 +227,7 @@ Status BackwardCall::launch_two_cta_broadcast() const {
   const int box_rows = two_cta_box_rows(kernels_.plan.spec, valid.query.rows);
   CUtensorMap maps[kTwoCtaMaps];
   if (Status status = encode_two_cta(box_rows, maps); !status.ok()) return status;
-  if (Status status = launch_broadcast_prepare(plan_.two_cta->prepare, plan_.two_cta->key_rows); !status.ok())
-    return status;
+  if (Status status = launch_broadcast_prepare(plan_.two_cta->key_rows); !status.ok()) return status;
   if (Status status = launch_delta(false); !status.ok()) return status;
   const int parts = broadcast_parts(entry.resident_ctas / entry.plan.cluster, valid.key.heads,
                                     launches_.map.two_cta_part_capacity);

@@ -7,6 +7,7 @@
 #include <new>
 #include <string_view>
 
+#include "base/foreign_text.h"
 #include "jfa/attention.h"
 #include "jfa/cache.h"
 #include "jfa/jfa.h"
@@ -14,7 +15,6 @@
 #include "jfa/version.h"
 #include "runtime/c_structure.h"
 #include "runtime/error_names.h"
-#include "text/foreign_text.h"
 
 struct jfa_device {
   jfa::Device device;

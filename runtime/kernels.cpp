@@ -99,12 +99,11 @@ Status check_resident(const Device::Impl& device, const KernelPlan& plan, const 
         CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
         fmt::format("fitting {} of {} ({} threads, {} bytes of shared memory) on a multiprocessor",
                     wanted.name, kernels_name, wanted.threads, wanted.shared_bytes));
-  if (plan.backward().two_cta_calls != TwoCta::kOn) return {};
+  if (!plan.backward().two_cta->on) return {};
   return Status::unsupported(
-      fmt::format("two_cta = {} (on), but device '{}' cannot place clusters of {} CTAs of {} ({} threads, {} "
+      fmt::format("two_cta = 2 (on), but device '{}' cannot place clusters of {} CTAs of {} ({} threads, {} "
                   "bytes of shared memory each)",
-                  static_cast<int>(TwoCta::kOn), device.name, wanted.cluster, wanted.name, wanted.threads,
-                  wanted.shared_bytes));
+                  device.name, wanted.cluster, wanted.name, wanted.threads, wanted.shared_bytes));
 }
 
 Result<LoadedEntry> load_entry(Device::Impl& device, CUlibrary library, const KernelPlan& plan,

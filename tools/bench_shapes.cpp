@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "tools/strict_json.h"
+#include "formats/strict_json.h"
 #include "tools/sweep.h"
 
 namespace jfa::tools {

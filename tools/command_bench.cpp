@@ -9,6 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/input_file.h"
+#include "base/output_file.h"
+#include "base/standard_streams.h"
 #include "jfa/attention.h"
 #include "jfa/version.h"
 #include "runtime/device.h"
@@ -18,10 +21,7 @@
 #include "tools/bench_shapes.h"
 #include "tools/bench_timer.h"
 #include "tools/command_line.h"
-#include "tools/input_file.h"
 #include "tools/option_checks.h"
-#include "tools/output_file.h"
-#include "tools/standard_streams.h"
 #include "tools/sweep.h"
 
 namespace jfa::tools {

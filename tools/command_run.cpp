@@ -8,16 +8,16 @@
 #include <span>
 #include <vector>
 
+#include "base/output_file.h"
+#include "base/standard_streams.h"
 #include "jfa/attention.h"
+#include "reference/compare.h"
+#include "reference/compare_backward.h"
 #include "tools/attention_file.h"
 #include "tools/command_line.h"
-#include "tools/compare.h"
-#include "tools/compare_backward.h"
 #include "tools/device_run.h"
 #include "tools/option_checks.h"
-#include "tools/output_file.h"
 #include "tools/progress.h"
-#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 namespace {

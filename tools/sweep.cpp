@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "formats/strict_json.h"
 #include "generator/dtype.h"
 #include "tools/number_text.h"
-#include "tools/strict_json.h"
 
 namespace jfa::tools {
 namespace {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "formats/strict_json.h"
 #include "generator/plan/family.h"
-#include "tools/strict_json.h"
 
 namespace jfa::tools {
 namespace {
@@ -46,8 +46,8 @@ std::vector<int> all_values(const Knob& knob) {
 
 // A tuning of a database must serve whatever the defaults serve.
 bool may_refuse_calls(const KernelPlan& planned) {
-  return planned.spec.pass == Pass::backward && planned.spec.broadcast_q &&
-         planned.backward().two_cta_calls == TwoCta::kOn;
+  return planned.spec.pass == Pass::backward && planned.spec.broadcast_q && planned.backward().two_cta &&
+         planned.backward().two_cta->on;
 }
 
 // Collects what fits, once.

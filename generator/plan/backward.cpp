@@ -9,8 +9,6 @@ namespace jfa {
 namespace {
 
 constexpr int kStationaryStages = 2;
-// LSE and delta of a query.
-constexpr int kQueryStatsBytes = 8;
 
 // What the entries of one plan are cut by.
 struct Shape {
@@ -102,7 +100,7 @@ void plan_broadcast(const Shape& shape, const TargetFamily& family, Choices& cho
   const int pairs = choices.take("broadcast_stages",
                                  stages_that_fit(family, fixed(broadcast.output_grad_rows), pair_bytes));
   if (choices.take("broadcast_one_pass") == 0) return;
-  broadcast.prepare = prepare_entry("jfa_prepare_broadcast", "PrepareBroadcast");
+  backward.prepare_broadcast = prepare_broadcast_entry();
   broadcast.main = persistent_entry("jfa_backward_broadcast", "Broadcast");
   broadcast.main.stages = {{"broadcast_stages", pairs, least}, {"item_stages", shape.item_stages, 2}};
   broadcast.main.shared_map =

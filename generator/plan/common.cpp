@@ -35,6 +35,8 @@ EntryPlan prepare_entry(const char* name, const char* config) {
   return entry;
 }
 
+EntryPlan prepare_broadcast_entry() { return prepare_entry("jfa_prepare_broadcast", "PrepareBroadcast"); }
+
 EntryPlan streaming_entry(const char* name, const char* config, const char* task) {
   EntryPlan entry{name, config, EntryPlan::Grid::kStreaming, 4};
   entry.roles = {{"All", task, 8}};

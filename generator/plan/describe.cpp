@@ -124,7 +124,7 @@ class BackwardPaths {
     paths_.push_back({{"calls", calls}, {"why", why}, {"entries", entries}});
   }
 
-  bool is_on() const { return backward_.two_cta_calls == TwoCta::kOn; }
+  bool is_on() const { return backward_.two_cta && backward_.two_cta->on; }
 
   std::string pair_why() const {
     return fmt::format(
@@ -147,7 +147,7 @@ class BackwardPaths {
       add(fmt::format("{} <= {}", rows, backward_.broadcast->query_tile),
           "all queries of a key head fit one tile: keys and values are read once, their gradients are "
           "complete at once, and the query's stays on chip",
-          {backward_.broadcast->prepare.name, backward_.delta.name, backward_.broadcast->main.name});
+          {backward_.prepare_broadcast->name, backward_.delta.name, backward_.broadcast->main.name});
     }
     if (const std::optional<TwoCtaPlan>& two_cta = backward_.two_cta) {
       add(is_on() ? fmt::format("{} <= {}", rows, two_cta->query_rows)
@@ -156,7 +156,7 @@ class BackwardPaths {
                       "of twice, their gradients are complete at once, and the query's stays on chip, half "
                       "of it in each CTA; {}",
                       two_cta_choice()),
-          {two_cta->prepare.name, backward_.delta.name, two_cta->main.name});
+          {backward_.prepare_broadcast->name, backward_.delta.name, two_cta->main.name});
       if (is_on()) return;  // others are refused
     }
     add(paths_.empty() ? "all" : "others", pair_why(),

@@ -82,12 +82,8 @@ void for_each_entry(Plan& plan, Act act) {
   act(backward.queries);
   if (plan.spec.broadcast_q) act(backward.sum);
   if (backward.short_keys) act(backward.short_keys->main);
-  if (backward.broadcast) {
-    act(backward.broadcast->prepare);
-    act(backward.broadcast->main);
-  } else if (backward.two_cta && plan.spec.broadcast_q) {
-    act(backward.two_cta->prepare);
-  }
+  if (backward.prepare_broadcast) act(*backward.prepare_broadcast);
+  if (backward.broadcast) act(backward.broadcast->main);
   if (backward.two_cta) act(backward.two_cta->main);
 }
 

@@ -13,7 +13,7 @@ namespace jfa {
 // lowered, and least_part_tiles and long_key_tiles only be raised.
 constexpr auto common_knobs(int least_key_value_stages, const BackwardLeast& least) {
   using enum Knob::Scope;
-  constexpr int kFit = Knob::kAsManyAsFit;
+  constexpr int kFit = Knob::kByPlan;  // as many as fit
   return std::to_array<Knob>({
       {kForward, "query_stages", 1, 4, 1, 2, "query tiles in flight"},
       {kForward, "key_value_stages", least_key_value_stages, 8, 1, kFit, "key and value tiles in flight"},

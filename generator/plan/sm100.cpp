@@ -13,11 +13,13 @@ using enum Knob::Scope;
 constexpr auto kSm100Knobs = all_knobs(
     2, {.streamed = 2, .short_stages = 2, .pairs = 2},
     {{kForward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 output first"},
+     {kForward, "exp_polynomial", 0, 16, 1, Knob::kByPlan,
+      "of 16 pairs of exponentials, those that the multipliers make"},
      {kBackward, "streamed_tile", 32, 64, 32, 64, "rows of a streamed tile, of keys and queries"},
      {kBackward, "tensor_order", 0, 1, 1, 0, "tensor memory: 0 scores first, 1 gradients first"},
      {kBackward, "two_cta", 0, 2, 1, 1,
       "by clusters of two CTAs: 0 nothing, 1 what saves bytes, 2 all that can be"},
-     {kBackward, "two_cta_stages", 2, 8, 1, Knob::kAsManyAsFit, "chunks of queries in flight, of those"}});
+     {kBackward, "two_cta_stages", 2, 8, 1, Knob::kByPlan, "chunks of queries in flight, of those"}});
 
 constexpr int kTensorColumns = 512;
 // Accumulators begin at multiples of so many columns, what feeds them at multiples of kOperandAlignment.
@@ -38,13 +40,20 @@ std::vector<Region> forward_tensor_map(const KernelPlan& plan, bool output_first
   return map.regions();
 }
 
+// Of 16 pairs of exponentials, those that are made by a polynomial: as many as keep the multipliers of 10.0
+// busy as long as its unit for exponentials. That of 10.3 is twice as fast and needs no help. The family's
+// image runs on both, and takes the share of the slower one.
+int usual_polynomial_pairs(Target target) { return virtual_target(target) == Target::compute_103a ? 0 : 6; }
+
 KernelPlan plan_forward_sm100(const TargetFamily& family, const KernelSpec& spec, Choices& choices) {
   // The product thread waits for the next keys before it multiplies these values.
   constexpr int kLeastKeyValueStages = 2;
   constexpr int kControlBytes = 2048;
   KernelPlan plan = plan_forward_entries(spec, family, choices, kControlBytes, kLeastKeyValueStages);
   plan.tensor_memory_columns = kTensorColumns;
-  EntryPlan& main = std::get<ForwardPlan>(plan.entries).main;
+  auto& forward = std::get<ForwardPlan>(plan.entries);
+  forward.polynomial_pairs = choices.take("exp_polynomial", usual_polynomial_pairs(spec.target));
+  EntryPlan& main = forward.main;
   main.roles = {{"Load", "loads queries, keys and values"},
                 {"Multiply", "issues the products"},
                 {"Draw", "draws work items"},

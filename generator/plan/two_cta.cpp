@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kCtas = 2;
 constexpr int kControlBytes = 1024;
-constexpr int kQueryStatsBytes = 8;
 // A product of both CTAs has no fewer columns, and accumulators begin at multiples of so many.
 constexpr int kLeastColumns = 32;
 // The next chunk's scores are issued before this one's other products.
@@ -75,8 +74,10 @@ std::vector<TileProduct> products(const TwoCtaShape& shape, int query_rows) {
 
 void plan_two_cta(const TargetFamily& family, Choices& choices, KernelPlan& plan) {
   auto& backward = std::get<BackwardPlan>(plan.entries);
-  backward.two_cta_calls = static_cast<TwoCta>(choices.take("two_cta"));
+  constexpr int kOff = 0, kOn = 2;
+  const int calls = choices.take("two_cta");
   TwoCtaPlan two_cta;
+  two_cta.on = calls == kOn;
   const int dim = plan.spec.padded_dim;
   const TwoCtaShape shape{dim,
                           std::max(dim, kLeastColumns),
@@ -85,15 +86,14 @@ void plan_two_cta(const TargetFamily& family, Choices& choices, KernelPlan& plan
                           two_cta.query_rows / kCtas,
                           backward.chunk_rows,
                           row_of(plan.spec.dtype).bytes};
-  two_cta.column_dim = shape.half_columns();
-  two_cta.columns = operand_of(two_cta.column_dim, shape.element_bytes);
+  two_cta.columns = operand_of(shape.half_columns(), shape.element_bytes);
   const int fixed = kTileAlignmentBytes + kControlBytes + shape.score_grad_bytes();
   const int key_stages = std::min(
       kMostKeyStages, stages_that_fit(family, fixed + kLeastStages * shape.chunk_bytes(), shape.key_bytes()));
   const int stages = choices.take(
       "two_cta_stages", stages_that_fit(family, fixed + key_stages * shape.key_bytes(), shape.chunk_bytes()));
-  if (backward.two_cta_calls == TwoCta::kOff) return;
-  if (plan.spec.broadcast_q) two_cta.prepare = prepare_entry("jfa_prepare_broadcast", "PrepareBroadcast");
+  if (calls == kOff) return;
+  if (plan.spec.broadcast_q) backward.prepare_broadcast = prepare_broadcast_entry();
   EntryPlan& main = two_cta.main = persistent_entry("jfa_backward_two_cta", "TwoCta");
   main.cluster = kCtas;
   main.stages = {{"key_stages", key_stages, 1},

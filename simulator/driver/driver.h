@@ -17,12 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/device_memory.h"
+#include "base/driver_table.h"
 #include "simulator/driver/options.h"
-#include "simulator/driver_table.h"
-#include "simulator/launch.h"
-#include "simulator/timing/recorder.h"
-#include "simulator/timing/timed_launch.h"
+#include "simulator/driver/timed_launch.h"
+#include "simulator/machine/device_memory.h"
+#include "simulator/machine/launch.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <string_view>
 
-#include "text/foreign_text.h"
+#include "base/foreign_text.h"
 
 namespace jfa::simulator {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "jfa/status.h"
-#include "simulator/launch.h"
-#include "simulator/target.h"
+#include "base/status.h"
+#include "simulator/machine/launch.h"
+#include "simulator/ptx/target.h"
 
 namespace jfa::simulator {
 

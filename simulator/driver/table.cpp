@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "simulator/driver/driver.h"
+#include "simulator/driver/simulated_driver.h"
 
 namespace jfa::simulator {
 namespace {

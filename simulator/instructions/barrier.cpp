@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "simulator/instructions/lanes.h"
-#include "simulator/timing/recorder.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "simulator/instructions/lanes.h"
 #include "simulator/instructions/scope.h"
-#include "simulator/timing/recorder.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 namespace {

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "machine_code/cubin.h"
 #include "machine_code/instruction.h"
 #include "machine_code/loops.h"
-#include "simulator/program.h"
+#include "simulator/machine/program.h"
 #include "simulator/timing/anchor.h"
-#include "simulator/timing/recorder.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator::timing {
 

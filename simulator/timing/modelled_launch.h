@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "machine_code/cubin.h"
+#include "simulator/driver/timed_launch.h"
 #include "simulator/timing/matcher.h"
 #include "simulator/timing/sm_model.h"
-#include "simulator/timing/timed_launch.h"
 
 namespace jfa::simulator::timing {
 

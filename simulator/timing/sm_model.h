@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "jfa/status.h"
-#include "simulator/program.h"
+#include "base/status.h"
+#include "simulator/machine/program.h"
 #include "simulator/timing/constants.h"
 #include "simulator/timing/matcher.h"
-#include "simulator/timing/recorder.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator::timing {
 

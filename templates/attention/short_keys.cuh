@@ -128,6 +128,23 @@ __device__ inline void load(const Shared<Control>& shared, const TensorMap* quer
   drain(pipeline.streamed_empty, streamed);
 }
 
+// Calls visit(tile, head, first) for all chunks of queries of all items, through the heads of their groups:
+// by one warp. head: of the query; first: the chunk's first query.
+template <class Visit>
+__device__ inline void for_each_chunk(ItemQueue<KeyTile>& queue, Visit visit) {
+  Ring<kItemStages> items;
+  for (;;) {
+    const Item<KeyTile> item = take_item_by_warp(queue, items);
+    if (item.head < 0) break;
+#pragma unroll 1
+    for (int g = 0; g < config::kGroups; ++g) {
+#pragma unroll 1
+      for (int first = 0; first < item.tile.query_count; first += kChunkRows)
+        visit(item.tile, item.head * config::kGroups + g, first);
+    }
+  }
+}
+
 // Of a query: LSE and, in the place of delta, less the gradient of that, which delta adds to.
 __device__ inline QueryStats stats_before_delta(const ShortArguments& arguments, i64 place, bool valid) {
   return {lse_log2_of(arguments.lse + place, valid),

@@ -2,30 +2,42 @@
 // a pipe as long as two single ones, but one issue slot.
 namespace jfa::kernel {
 
-__device__ inline float2 add_rn_x2(float2 a, float2 b) {
-  float2 d;
-  asm("{\n\t.reg .b64 a, b, d;\n\tmov.b64 a, {%2, %3};\n\tmov.b64 b, {%4, %5};\n\t"
-      "add.rn.f32x2 d, a, b;\n\tmov.b64 {%0, %1}, d;\n\t}"
-      : "=f"(d.x), "=f"(d.y)
-      : "f"(a.x), "f"(a.y), "f"(b.x), "f"(b.y));
+// Two floats in a 64-bit register: the first in its lower half.
+struct FloatPair {
+  u64 bits;
+};
+
+__device__ inline FloatPair pack(float low, float high) {
+  FloatPair d;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(d.bits) : "f"(low), "f"(high));
   return d;
 }
 
-__device__ inline float2 mul_rn_x2(float2 a, float2 b) {
-  float2 d;
-  asm("{\n\t.reg .b64 a, b, d;\n\tmov.b64 a, {%2, %3};\n\tmov.b64 b, {%4, %5};\n\t"
-      "mul.rn.f32x2 d, a, b;\n\tmov.b64 {%0, %1}, d;\n\t}"
-      : "=f"(d.x), "=f"(d.y)
-      : "f"(a.x), "f"(a.y), "f"(b.x), "f"(b.y));
+__device__ inline void unpack(FloatPair a, float& low, float& high) {
+  asm("mov.b64 {%0, %1}, %2;" : "=f"(low), "=f"(high) : "l"(a.bits));
+}
+
+// Twice the same; of a constant it is one, too.
+__device__ inline FloatPair pack(float both) {
+  const u64 bits = __float_as_uint(both);
+  return {bits << 32 | bits};
+}
+
+__device__ inline FloatPair add_rn_x2(FloatPair a, FloatPair b) {
+  FloatPair d;
+  asm("add.rn.f32x2 %0, %1, %2;" : "=l"(d.bits) : "l"(a.bits), "l"(b.bits));
   return d;
 }
 
-__device__ inline float2 fma_rn_x2(float2 a, float2 b, float2 c) {
-  float2 d;
-  asm("{\n\t.reg .b64 a, b, c, d;\n\tmov.b64 a, {%2, %3};\n\tmov.b64 b, {%4, %5};\n\t"
-      "mov.b64 c, {%6, %7};\n\tfma.rn.f32x2 d, a, b, c;\n\tmov.b64 {%0, %1}, d;\n\t}"
-      : "=f"(d.x), "=f"(d.y)
-      : "f"(a.x), "f"(a.y), "f"(b.x), "f"(b.y), "f"(c.x), "f"(c.y));
+__device__ inline FloatPair mul_rn_x2(FloatPair a, FloatPair b) {
+  FloatPair d;
+  asm("mul.rn.f32x2 %0, %1, %2;" : "=l"(d.bits) : "l"(a.bits), "l"(b.bits));
+  return d;
+}
+
+__device__ inline FloatPair fma_rn_x2(FloatPair a, FloatPair b, FloatPair c) {
+  FloatPair d;
+  asm("fma.rn.f32x2 %0, %1, %2, %3;" : "=l"(d.bits) : "l"(a.bits), "l"(b.bits), "l"(c.bits));
   return d;
 }
 

@@ -65,6 +65,13 @@ __device__ inline float ex2_approx(float x) {
   return y;
 }
 
+// NaN if either is.
+__device__ inline float max_nan(float a, float b) {
+  float d;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+  return d;
+}
+
 __device__ inline float lg2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

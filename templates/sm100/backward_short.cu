@@ -63,15 +63,15 @@ __device__ inline void multiply(const Shared<Control>& shared, TensorMemory memo
   products.end();
 }
 
-__device__ inline float2 to_float2(u32 elements) {
-  return {to_float(static_cast<u16>(elements)), to_float(static_cast<u16>(elements >> 16))};
+__device__ inline FloatPair to_floats(u32 elements) {
+  return pack(to_float(static_cast<u16>(elements)), to_float(static_cast<u16>(elements >> 16)));
 }
 
 // Delta of some rows of a streamed tile, added to what is there: by one warp, a lane has every 32nd row.
 __device__ inline void add_delta(QueryStats (&stats)[kChunkRows / 32], StreamedTile output,
                                  StreamedTile output_grad, int lane) {
   constexpr int kRows = kChunkRows / 32;
-  float2 sums[kRows][2] = {};
+  FloatPair sums[kRows][2] = {};
 #pragma unroll 2
   for (int chunk = 0; chunk < StreamedTile::kColumns / 8; ++chunk) {
 #pragma unroll
@@ -83,13 +83,14 @@ __device__ inline void add_delta(QueryStats (&stats)[kChunkRows / 32], StreamedT
       ld_shared_v4(right, output_grad.address + offset);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        sums[r][i % 2] = fma_rn_x2(to_float2(left[i]), to_float2(right[i]), sums[r][i % 2]);
+        sums[r][i % 2] = fma_rn_x2(to_floats(left[i]), to_floats(right[i]), sums[r][i % 2]);
     }
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const float2 sum = add_rn_x2(sums[r][0], sums[r][1]);
-    stats[r].delta += sum.x + sum.y;
+    float even, odd;
+    unpack(add_rn_x2(sums[r][0], sums[r][1]), even, odd);
+    stats[r].delta += even + odd;
   }
 }
 
@@ -97,43 +98,32 @@ __device__ inline void add_delta(QueryStats (&stats)[kChunkRows / 32], StreamedT
 __device__ inline void load_stats(const Shared<Control>& shared, const ShortArguments& arguments) {
   Control& control = *shared.control;
   Pipeline& pipeline = control.pipeline;
-  Ring<kItemStages> items;
   Ring<kStages> streamed;
   Ring<1> outputs;
   const int lane = threadIdx.x % 32;
-  for (;;) {
-    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
-    if (item.head < 0) break;
-    const KeyTile& tile = item.tile;
+  for_each_chunk(pipeline.queue, [&](const KeyTile& tile, i32 head, int first) {
+    const i64 row = static_cast<i64>(head) * arguments.output_rows + tile.output_row;
+    const bool seen = sees_keys(tile, first);
     const i32 queries = loaded_queries(tile);
-#pragma unroll 1
-    for (int g = 0; g < config::kGroups; ++g) {
-      const i64 row =
-          static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
-#pragma unroll 1
-      for (int first = 0; first < tile.query_count; first += kChunkRows) {
-        const bool seen = sees_keys(tile, first);
-        QueryStats stats[kChunkRows / 32];
+    QueryStats stats[kChunkRows / 32];
 #pragma unroll
-        for (int r = 0; r < kChunkRows / 32; ++r) {
-          const int query = first + lane + 32 * r;
-          stats[r] = stats_before_delta(arguments, row + query, seen && query < queries);
-        }
-        streamed.wait_full(pipeline.streamed_full);
-        if (seen) {
-          outputs.wait_full(pipeline.output_full);
-          add_delta(stats, shared.output[0], shared.streamed[streamed.slot][1], lane);
-          __syncwarp();  // all lanes have read the output
-          release(pipeline.output_empty, outputs.slot);
-          outputs.advance();
-#pragma unroll
-          for (int r = 0; r < kChunkRows / 32; ++r) control.stats[streamed.slot][lane + 32 * r] = stats[r];
-        }
-        mbarrier_arrive(&control.stats_full[streamed.slot]);
-        streamed.advance();
-      }
+    for (int r = 0; r < kChunkRows / 32; ++r) {
+      const int query = first + lane + 32 * r;
+      stats[r] = stats_before_delta(arguments, row + query, seen && query < queries);
     }
-  }
+    streamed.wait_full(pipeline.streamed_full);
+    if (seen) {
+      outputs.wait_full(pipeline.output_full);
+      add_delta(stats, shared.output[0], shared.streamed[streamed.slot][1], lane);
+      __syncwarp();  // all lanes have read the output
+      release(pipeline.output_empty, outputs.slot);
+      outputs.advance();
+#pragma unroll
+      for (int r = 0; r < kChunkRows / 32; ++r) control.stats[streamed.slot][lane + 32 * r] = stats[r];
+    }
+    mbarrier_arrive(&control.stats_full[streamed.slot]);
+    streamed.advance();
+  });
 }
 
 // Scores become probabilities and score gradients, one thread a key.
@@ -183,9 +173,10 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
 // The lanes that no product writes are read with the others.
 __device__ inline void clear_query_grad(fused::Barriers& barriers, TensorMemory lane_memory) {
   const auto query_grad = Config::QueryGrad::in(lane_memory);
-  const u32 zeros[kRowChunk] = {};
+  constexpr int kStoreColumns = 16;
+  const u32 zeros[kStoreColumns] = {};
 #pragma unroll 1
-  for (int column = 0; column < query_grad.kColumns; column += kRowChunk)
+  for (int column = 0; column < query_grad.kColumns; column += kStoreColumns)
     tcgen05_st_x16(query_grad + column, zeros);
   tcgen05_wait_st();
   tcgen05_fence_before_thread_sync();

@@ -152,37 +152,86 @@ __device__ inline float scale_scores(float (&scores)[kBlocks][kBlock], const flo
   float maxima[kChains] = {kMinusInfinity, kMinusInfinity, kMinusInfinity, kMinusInfinity};
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
+    const FloatPair factor = pack(scale[b]);
 #pragma unroll
     for (int i = 0; i < kBlock; i += 2) {
-      const float2 scaled = mul_rn_x2({scores[b][i], scores[b][i + 1]}, {scale[b], scale[b]});
-      scores[b][i] = scaled.x;
-      scores[b][i + 1] = scaled.y;
+      float &low = scores[b][i], &high = scores[b][i + 1];
+      unpack(mul_rn_x2(pack(low, high), factor), low, high);
       float& maximum = maxima[i / 2 % kChains];
-      maximum = fmaxf(fmaxf(maximum, scaled.x), scaled.y);
+      maximum = fmaxf(fmaxf(maximum, low), high);
     }
   }
   return fmaxf(fmaxf(maxima[0], maxima[1]), fmaxf(maxima[2], maxima[3]));
 }
 
-__device__ inline void exponentiate(const float (&scores)[kBlock], float reference, float2 (&sums)[2],
-                                    u32 (&probabilities)[kBlock / 2]) {
+// 2^x of both by multiplications, for x up to 127, with a relative error of 1.8e-7 and none at whole numbers:
+// as good as the instruction, for which the loop waits while multipliers have time left. 0 below 2^-126.5.
+__device__ inline FloatPair ex2_polynomial(FloatPair x) {
+  constexpr float kCoefficients[] = {1.0f,          0.693147004f,   0.240222424f,
+                                     0.0555073358f, 0.00967151299f, 0.00132647273f};
+  constexpr int kDegree = 5;
+  constexpr float kShift = 3 << 22;  // a sum with it ends in the nearest integer
+  float low, high;
+  unpack(x, low, high);
+  x = pack(max_nan(low, -127.0f), max_nan(high, -127.0f));
+  const FloatPair shifted = add_rn_x2(x, pack(kShift));
+  const FloatPair rest = fma_rn_x2(add_rn_x2(shifted, pack(-kShift)), pack(-1.0f), x);
+  FloatPair power = pack(kCoefficients[kDegree]);
+#pragma unroll
+  for (int i = kDegree - 1; i >= 0; --i) power = fma_rn_x2(power, rest, pack(kCoefficients[i]));
+  unpack(shifted, low, high);
+  const u32 exponents[2] = {(__float_as_uint(low) << 23) + (127u << 23),
+                            (__float_as_uint(high) << 23) + (127u << 23)};
+  return mul_rn_x2(power, pack(__uint_as_float(exponents[0]), __uint_as_float(exponents[1])));
+}
+
+// Whether a pair of a block has its exponentials from the polynomial: so many as the plan says, spread
+// evenly.
+__device__ constexpr bool has_polynomial(int pair) {
+  constexpr int kPairs = kBlock / 2;
+  static_assert(kPairs == 16 && config::kPolynomialPairs <= kPairs);
+  const auto before = [](int p) { return (p * config::kPolynomialPairs + kPairs / 2) / kPairs; };
+  return before(pair) != before(pair + 1);
+}
+
+__device__ inline void exponentiate(const float (&scores)[kBlock], FloatPair minus_reference,
+                                    FloatPair (&sums)[2], u32 (&probabilities)[kBlock / 2]) {
 #pragma unroll
   for (int i = 0; i < kBlock; i += 2) {
-    const float2 exponent = add_rn_x2({scores[i], scores[i + 1]}, {-reference, -reference});
-    const float2 probability = {ex2_approx(exponent.x), ex2_approx(exponent.y)};
+    const FloatPair exponent = add_rn_x2(pack(scores[i], scores[i + 1]), minus_reference);
+    float low, high;
+    FloatPair probability;
+    if (has_polynomial(i / 2)) {
+      probability = ex2_polynomial(exponent);
+      unpack(probability, low, high);
+    } else {
+      unpack(exponent, low, high);
+      low = ex2_approx(low);
+      high = ex2_approx(high);
+      probability = pack(low, high);
+    }
     sums[i / 2 % 2] = add_rn_x2(sums[i / 2 % 2], probability);
-    probabilities[i / 2] = cvt_rn_x2(probability.x, probability.y);
+    probabilities[i / 2] = cvt_rn_x2(low, high);
   }
 }
 
-// Zeros, but not before a branch that this is behind: they would take registers.
+// Zeros that are not set before a branch that leads here: that takes registers.
 __device__ inline void clear(u32 (&probabilities)[kBlock / 2]) {
+  const u32 zero = opaque(0);
 #pragma unroll
-  for (u32& pair : probabilities) pair = opaque(0);
+  for (u32& pair : probabilities) pair = zero;
 }
 
-// One key tile of the softmax: scores in, probabilities out. `keys`: those of the tile that the row sees;
-// `full`: every row of the warp sees all of them. `lane_memory` is this warp's part of tensor memory.
+// The probabilities that have been stored last go to the tensor core.
+__device__ inline void deliver(Control& control) {
+  tcgen05_wait_st();
+  tcgen05_fence_before_thread_sync();
+  mbarrier_arrive(&control.probability_full);
+}
+
+// One key tile of the softmax: scores in, probabilities out, which deliver() is to follow. `keys`: those of
+// the tile that the row sees; `full`: every row of the warp sees all of them. `lane_memory` is this warp's
+// part of tensor memory.
 __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
                                     Config::Scores::Tile score_memory, Interval keys, bool full,
                                     float scale_log2, bool first, u32& product_phase, RowState& row) {
@@ -193,19 +242,20 @@ __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
   float scores[kBlocks][kBlock];
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) tcgen05_ld(scores[b], score_memory + b * kBlock);
+  if (!first) deliver(control);  // the last tile's, while these are on their way
   tcgen05_wait_ld();
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) pin(scores[b]);
   const float factor = update_reference(row, scale_scores(scores, scale));
-  const float reference = subtrahend(row);
-  float2 sums[2] = {};
+  const FloatPair minus_reference = pack(-subtrahend(row));
+  FloatPair sums[2] = {};
   u32 probabilities[kBlocks][kBlock / 2];
   const auto store = [&](int b) {
     tcgen05_st_x16(Config::Probabilities::in(lane_memory) + b * (kBlock / 2), probabilities[b]);
   };
   if (shown[0]) {
 #pragma unroll
-    for (int b = 0; b < kHalf; ++b) exponentiate(scores[b], reference, sums, probabilities[b]);
+    for (int b = 0; b < kHalf; ++b) exponentiate(scores[b], minus_reference, sums, probabilities[b]);
   } else {
 #pragma unroll
     for (int b = 0; b < kHalf; ++b) clear(probabilities[b]);
@@ -223,7 +273,7 @@ __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
   if (shown[1]) {
 #pragma unroll
     for (int b = kHalf; b < kBlocks; ++b) {
-      exponentiate(scores[b], reference, sums, probabilities[b]);
+      exponentiate(scores[b], minus_reference, sums, probabilities[b]);
       store(b);
     }
   } else {
@@ -232,11 +282,9 @@ __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
     for (int b = kHalf; b < kBlocks; ++b)
       tcgen05_st_x16(Config::Probabilities::in(lane_memory) + b * (kBlock / 2), probabilities[kHalf]);
   }
-  tcgen05_wait_st();
-  tcgen05_fence_before_thread_sync();
-  mbarrier_arrive(&control.probability_full);
-  const float2 sum = add_rn_x2(sums[0], sums[1]);
-  row.sum += sum.x + sum.y;
+  float even, odd;
+  unpack(add_rn_x2(sums[0], sums[1]), even, odd);
+  row.sum += even + odd;
 }
 
 __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memory, const TensorMap* output,
@@ -269,6 +317,7 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
       scores.advance();
     }
     if (count > 0) {
+      deliver(control);
       mbarrier_wait(&control.product_done, product_phase);
       product_phase ^= 1;
       tcgen05_fence_after_thread_sync();

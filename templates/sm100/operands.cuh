@@ -23,6 +23,11 @@ struct ColumnStats {
   __device__ inline Row operator[](int row) { return {minus_lse_log2[row], minus_delta[row]}; }
 };
 
+// Of four columns, two a pair.
+struct FourColumns {
+  FloatPair pairs[2];
+};
+
 // Of neighbouring columns.
 struct StatsOfColumns {
   const float *minus_lse_log2, *minus_delta;
@@ -30,22 +35,22 @@ struct StatsOfColumns {
   template <int kRows>
   __device__ inline StatsOfColumns(const ColumnStats<kRows>& stats, int first = 0)
       : minus_lse_log2(stats.minus_lse_log2 + first), minus_delta(stats.minus_delta + first) {}
-  __device__ inline float4 lse(int column) const {
-    return *reinterpret_cast<const float4*>(minus_lse_log2 + column);
+  __device__ static inline FourColumns load(const float* four) {
+    const ulonglong2 both = *reinterpret_cast<const ulonglong2*>(four);
+    return {{{both.x}, {both.y}}};
   }
-  __device__ inline float4 delta(int column) const {
-    return *reinterpret_cast<const float4*>(minus_delta + column);
-  }
+  __device__ inline FourColumns lse(int column) const { return load(minus_lse_log2 + column); }
+  __device__ inline FourColumns delta(int column) const { return load(minus_delta + column); }
 };
 
 // Of this thread's query, for all columns.
 struct StatsOfLane {
-  float minus_lse_log2, minus_delta;
+  FloatPair minus_lse_log2, minus_delta;
 
-  __device__ inline float4 lse(int) const {
-    return {minus_lse_log2, minus_lse_log2, minus_lse_log2, minus_lse_log2};
-  }
-  __device__ inline float4 delta(int) const { return {minus_delta, minus_delta, minus_delta, minus_delta}; }
+  __device__ inline StatsOfLane(float lse_log2, float delta)
+      : minus_lse_log2(pack(-lse_log2)), minus_delta(pack(-delta)) {}
+  __device__ inline FourColumns lse(int) const { return {{minus_lse_log2, minus_lse_log2}}; }
+  __device__ inline FourColumns delta(int) const { return {{minus_delta, minus_delta}}; }
 };
 
 // Columns of scores and of their gradients.
@@ -61,19 +66,21 @@ struct ScorePiece {
   template <class Stats>
   __device__ inline void round(float scale_log2, const Stats& stats, int column, RoundedPiece& probabilities,
                                RoundedPiece& score_grads) const {
+    const FloatPair scale = pack(scale_log2);
 #pragma unroll
     for (int i = 0; i < kPieceColumns; i += 4) {
-      const float4 lse = stats.lse(column + i), delta = stats.delta(column + i);
+      const FourColumns lse = stats.lse(column + i), delta = stats.delta(column + i);
 #pragma unroll
-      for (int h = 0; h < 4; h += 2) {
-        const float2 exponent = fma_rn_x2({scores[i + h], scores[i + h + 1]}, {scale_log2, scale_log2},
-                                          h == 0 ? make_float2(lse.x, lse.y) : make_float2(lse.z, lse.w));
-        const float2 p = {ex2_approx(exponent.x), ex2_approx(exponent.y)};
-        const float2 g =
-            mul_rn_x2(p, add_rn_x2({grads[i + h], grads[i + h + 1]},
-                                   h == 0 ? make_float2(delta.x, delta.y) : make_float2(delta.z, delta.w)));
-        probabilities[(i + h) / 2] = cvt_rn_x2(p.x, p.y);
-        score_grads[(i + h) / 2] = cvt_rn_x2(g.x, g.y);
+      for (int h = 0; h < 2; ++h) {
+        const int first = i + 2 * h;
+        float low, high;
+        unpack(fma_rn_x2(pack(scores[first], scores[first + 1]), scale, lse.pairs[h]), low, high);
+        low = ex2_approx(low);
+        high = ex2_approx(high);
+        probabilities[first / 2] = cvt_rn_x2(low, high);
+        const FloatPair gradient = add_rn_x2(pack(grads[first], grads[first + 1]), delta.pairs[h]);
+        unpack(mul_rn_x2(pack(low, high), gradient), low, high);
+        score_grads[first / 2] = cvt_rn_x2(low, high);
       }
     }
   }

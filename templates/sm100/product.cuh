@@ -31,6 +31,7 @@ template <class D, class A, class Tiles>
 __device__ inline void mma_ab(D d, A a, const Tiles& b, int stage, int depth, const bool& first) {
   using B = typename Tiles::Stage;
   static_assert(D::kRows == A::kRows && D::kColumns == B::kColumns && A::kColumns <= B::kRows);
+#pragma unroll 1  // less code; a step's issue hides behind the tensor core and the threads that wait for it
   for (int k = 0; k < depth / kMmaDepth; ++k) {
     tcgen05_mma_ts(d.address, a + k * (kMmaDepth * kElementBytes / 4), descriptor_n_major(b[stage], k),
                    instruction_descriptor(B::kColumns, true), !first || k > 0);

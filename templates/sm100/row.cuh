@@ -1,8 +1,6 @@
 // Accumulators in tensor memory, one thread a row.
 namespace jfa::kernel {
 
-constexpr int kRowChunk = 16;  // columns of tensor memory that tcgen05_st_x16 stores
-
 // Neighbouring columns of this thread's row of kRowColumns, loaded at once: as many as divide it, 64 or less
 // if `kWide`, else 32 or less, which is less code.
 template <int kRowColumns_, bool kWide = false>
@@ -26,16 +24,17 @@ struct RowPiece {
   }
 
   __device__ inline void clear() {
+    const float zero = __uint_as_float(opaque(0));  // not set before a branch that leads here
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) (*this)[i] = 0.0f;
+    for (int i = 0; i < kColumns; ++i) (*this)[i] = zero;
   }
 
   __device__ inline void scale(float factor) {
+    const FloatPair factors = pack(factor);
 #pragma unroll
     for (int i = 0; i < kColumns; i += 2) {
-      const float2 scaled = mul_rn_x2({(*this)[i], (*this)[i + 1]}, {factor, factor});
-      (*this)[i] = scaled.x;
-      (*this)[i + 1] = scaled.y;
+      float &low = (*this)[i], &high = (*this)[i + 1];
+      unpack(mul_rn_x2(pack(low, high), factors), low, high);
     }
   }
 
@@ -71,13 +70,15 @@ __device__ inline void stage_row(Tile tile, Accumulator memory, u32 row, float f
   using Piece = RowPiece<Accumulator::kColumns, true>;
   for_each_piece<Piece>(memory, factor, empty, [&](int first, Piece& piece) {
     if (!store) return;
+    // Chunks of a piece differ in bits that are 0 in its first one's place in the row.
+    static_assert(Tile::kBoxDim % Piece::kColumns == 0);
+    const u32 place = tile.address + first / Tile::kBoxDim * Tile::kBoxBytes +
+                      swizzled_offset(row, first % Tile::kBoxDim / 8);
 #pragma unroll
     for (int i = 0; i < Piece::kColumns; i += 8) {
-      const int column = first + i;
-      st_shared_v4(tile.address + column / Tile::kBoxDim * Tile::kBoxBytes +
-                       swizzled_offset(row, column % Tile::kBoxDim / 8),
-                   cvt_rn_x2(piece[i], piece[i + 1]), cvt_rn_x2(piece[i + 2], piece[i + 3]),
-                   cvt_rn_x2(piece[i + 4], piece[i + 5]), cvt_rn_x2(piece[i + 6], piece[i + 7]));
+      st_shared_v4(place ^ (i / 8 * 16), cvt_rn_x2(piece[i], piece[i + 1]),
+                   cvt_rn_x2(piece[i + 2], piece[i + 3]), cvt_rn_x2(piece[i + 4], piece[i + 5]),
+                   cvt_rn_x2(piece[i + 6], piece[i + 7]));
     }
   });
 }

@@ -21,8 +21,9 @@ class Products {
       scores({keys_, !has_keys_, last && step.ends_keys, last, !has_query_grad_});
       has_keys_ = true;
     }
-    if (step.seen) has_query_grad_ = true;
-    if (!step.seen) {
+    if (step.seen) {
+      has_query_grad_ = true;
+    } else {
       flush();
       if (step.ends_keys && has_keys_) {
         tcgen05_commit_to_pair(&pipeline_.keys.empty[keys_.slot]);

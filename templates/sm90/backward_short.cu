@@ -56,37 +56,25 @@ __device__ inline void stage_query_grad(QueryGradTile tile, int consumer,
 // LSE of every query and, in the place of delta, less its gradient: what add_delta() adds to.
 __device__ inline void load_stats(const Shared<Control>& shared, const ShortArguments& arguments) {
   Pipeline& pipeline = shared.control->pipeline;
-  Ring<kItemStages> items;
   Ring<kStages> streamed;
   const int lane = threadIdx.x % 32;
-  for (;;) {
-    const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
-    if (item.head < 0) break;
-    const KeyTile& tile = item.tile;
+  for_each_chunk(pipeline.queue, [&](const KeyTile& tile, i32 head, int first) {
+    const i64 row = static_cast<i64>(head) * arguments.output_rows + tile.output_row;
     const i32 queries = loaded_queries(tile);
-#pragma unroll 1
-    for (int g = 0; g < config::kGroups; ++g) {
-      const i64 row =
-          static_cast<i64>(item.head * config::kGroups + g) * arguments.output_rows + tile.output_row;
-      for (int first = 0; first < tile.query_count; first += kChunkRows) {
-        QueryStats stats[kChunkRows / 32] = {};
-        if (sees_keys(tile, first)) {
+    QueryStats stats[kChunkRows / 32] = {};
+    if (sees_keys(tile, first)) {
 #pragma unroll
-          for (int i = 0; i < kChunkRows / 32; ++i) {
-            const int query = first + lane + 32 * i;
-            const bool valid = query < queries;
-            stats[i] = stats_before_delta(arguments, row + query, valid);
-          }
-        }
-        streamed.wait_empty(pipeline.streamed_empty);
-#pragma unroll
-        for (int i = 0; i < kChunkRows / 32; ++i)
-          shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
-        mbarrier_arrive(&pipeline.streamed_full[streamed.slot]);
-        streamed.advance();
+      for (int i = 0; i < kChunkRows / 32; ++i) {
+        const int query = first + lane + 32 * i;
+        stats[i] = stats_before_delta(arguments, row + query, query < queries);
       }
     }
-  }
+    streamed.wait_empty(pipeline.streamed_empty);
+#pragma unroll
+    for (int i = 0; i < kChunkRows / 32; ++i) shared.control->stats[streamed.slot][lane + 32 * i] = stats[i];
+    mbarrier_arrive(&pipeline.streamed_full[streamed.slot]);
+    streamed.advance();
+  });
 }
 
 // Adds a row's sum of products of output and output gradient to its delta: by four neighbouring lanes, all of

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "jfa/status.h"
-#include "simulator/launch.h"
+#include "base/status.h"
+#include "simulator/machine/launch.h"
 #include "tools/jfa_sim/launch_arguments.h"
 
 namespace CLI {

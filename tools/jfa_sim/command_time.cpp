@@ -6,14 +6,14 @@
 #include <optional>
 
 #include "machine_code/cubin.h"
-#include "simulator/recording.h"
+#include "simulator/campaign/recording.h"
 #include "simulator/timing/modelled_launch.h"
 #include "simulator/timing/report.h"
-#include "tools/input_file.h"
+#include "base/input_file.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/option_checks.h"
-#include "tools/output_file.h"
-#include "tools/standard_streams.h"
+#include "base/output_file.h"
+#include "base/standard_streams.h"
 
 namespace jfa::sim {
 namespace {

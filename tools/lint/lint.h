@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 #include "machine_code/opcodes.h"
 
 namespace jfa::lint {
