@@ -6,8 +6,13 @@
 #include <utility>
 
 #include "simulator/checkers/race_shadow.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
+
+timing::Recorder* Mbarrier::recorder() const {
+  return owner_ != nullptr ? owner_->machine().recorder() : nullptr;
+}
 
 // PTX asks for one successful wait between two phases' arrivals; without one, nobody could tell the phases
 // apart.
@@ -30,6 +35,8 @@ void Mbarrier::arrive(std::uint32_t count, const ProgramPoint& point, Arrive how
   if (checks_ && how == Arrive::kNoComplete && count == pending_ && transaction_bytes_ == 0)
     fail(ErrorKind::kBarrier, point,
          fmt::format("arrive.noComplete completes phase {} of {}", phase_, where_), describe());
+  if (timing::Recorder* recorder = this->recorder())
+    recorder->arrived(point, *owner_, static_cast<std::uint32_t>(offset_), phase_);
   pending_ -= count;
   if (how == Arrive::kDrop) expected_ -= count;
   // One line a warp and instruction: lanes arrive one after another.
@@ -112,6 +119,8 @@ void Mbarrier::trace_phase() {
 
 std::uint64_t Mbarrier::track(std::uint32_t bytes, const char* what, const ProgramPoint& point,
                               std::vector<FlightRef> flights) {
+  if (timing::Recorder* recorder = this->recorder())
+    recorder->copies_in(point, *owner_, static_cast<std::uint32_t>(offset_), phase_, bytes);
   tracked_.push_back({++last_tracked_, bytes, what, point, std::move(flights)});
   return last_tracked_;
 }
@@ -142,6 +151,8 @@ bool Mbarrier::observe(bool done, std::uint64_t wanted, int warp, const ProgramP
     return false;
   }
   watcher = {phase_, 0, true};
+  if (timing::Recorder* recorder = phase_ != 0 ? this->recorder() : nullptr)
+    recorder->waited(point, *owner_, static_cast<std::uint32_t>(offset_), phase_ - 1);
   observed_ = phase_;
   if (!awaiting_observer_.empty()) {
     for (const FlightRef& flight : awaiting_observer_) flight.end(event());

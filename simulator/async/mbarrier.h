@@ -121,6 +121,7 @@ class Mbarrier {
   void check_observed(const ProgramPoint& point) const;
   void complete_phase_if_due(const ProgramPoint& point);
   void trace_phase();
+  timing::Recorder* recorder() const;
   bool observe(bool done, std::uint64_t wanted, int warp, const ProgramPoint& point);
 
   struct Commit {

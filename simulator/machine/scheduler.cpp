@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "simulator/machine/cluster_placement.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 namespace {
@@ -201,6 +202,7 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
   if (executed > budget_)
     report_livelock(fmt::format("more than {} warp instructions have been executed", budget_));
   const std::uint64_t before = executed;
+  timing::Recorder* const recorder = machine_.recorder();
   Turn turn = Turn::kStopped;
   while (quantum-- > 0) {
     Split& split = warp.splits[warp.current_];
@@ -219,8 +221,12 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
     }
     Step step = Step::kRetry;
     if (!in.converged || active == warp.live_ || warp.converge(warp.live_, in, active, step)) {
+      if (recorder != nullptr) recorder->begin(warp, s.pc, active);
       step = in.handler(warp, in, active);
       ++executed;
+      if (recorder != nullptr && (step == Step::kRetry || step == Step::kYield ||
+                                  (step == Step::kWait && warp.current().resume == Resume::kRetry)))
+        recorder->take_back(warp);
     }
     switch (step) {
       case Step::kNext:
