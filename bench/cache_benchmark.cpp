@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "base/output_file.h"
+#include "base/standard_streams.h"
 #include "cache/bundle.h"
 #include "cache/maintenance.h"
 #include "generator/emit.h"
@@ -26,8 +28,6 @@
 #include "jfa/attention.h"
 #include "runtime/compile.h"
 #include "runtime/nvrtc.h"
-#include "tools/output_file.h"
-#include "tools/standard_streams.h"
 
 extern char** environ;
 

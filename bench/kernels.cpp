@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "base/input_file.h"
+#include "base/standard_streams.h"
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "generator/spec.h"
 #include "runtime/compile.h"
 #include "runtime/nvrtc.h"
-#include "tools/input_file.h"
-#include "tools/standard_streams.h"
 #include "tools/sweep.h"
 
 namespace {

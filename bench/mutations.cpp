@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/attention_recording.h"
+#include "base/output_file.h"
+#include "base/standard_streams.h"
+#include "tests/attention/recording.h"
 #include "tools/jfa_sim/campaign_report.h"
-#include "tools/output_file.h"
-#include "tools/standard_streams.h"
 
 namespace {
 

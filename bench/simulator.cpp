@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/standard_streams.h"
 #include "jfa/attention.h"
-#include "simulator/driver_table.h"
-#include "simulator/launch.h"
-#include "simulator/mma.h"
-#include "tools/standard_streams.h"
+#include "simulator/driver/simulated_driver.h"
+#include "simulator/machine/launch.h"
+#include "simulator/tensor_core/mma.h"
 
 namespace {
 

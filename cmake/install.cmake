@@ -10,7 +10,7 @@ if(TARGET jfa_shared)
   install(TARGETS jfa_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tuning/databases/ DESTINATION ${CMAKE_INSTALL_DATADIR}/jfa/tuning)
-foreach(program IN ITEMS jfa jfa-sim jfa-bench jfa-tune jfa-conformance)
+foreach(program IN ITEMS jfa jfa-bench jfa-tune jfa-conformance)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
   endif()
@@ -27,6 +27,10 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/jfaConfig.cmake.in ${P
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/jfaConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/jfaConfig.cmake ${PROJECT_BINARY_DIR}/jfaConfigVersion.cmake
         DESTINATION ${package_dir})
+
+if(TARGET jfa_simulator)
+  include(cmake/install_simulator.cmake)
+endif()
 
 # pkg-config: jfa is the C interface of libjfa.so, jfa-static both interfaces of libjfa.a.
 set(pc_libdir ${CMAKE_INSTALL_LIBDIR})

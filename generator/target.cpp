@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/foreign_text.h"
 #include "generator/plan/family.h"
-#include "text/foreign_text.h"
 
 namespace jfa {
 

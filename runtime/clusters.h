@@ -4,9 +4,9 @@
 
 #include <cuda.h>
 
+#include "base/driver_table.h"
 #include "generator/plan.h"
 #include "jfa/attention.h"
-#include "simulator/driver_table.h"
 
 namespace jfa {
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/foreign_text.h"
 #include "cache/log_record.h"
 #include "runtime/call_stream.h"
 #include "runtime/environment_switch.h"
@@ -14,7 +15,9 @@
 #include "runtime/log.h"
 #include "runtime/ranges.h"
 #include "runtime/tuned.h"
-#include "text/foreign_text.h"
+#ifdef JFA_HAS_SIMULATOR
+#include "simulator/driver/simulated_driver.h"
+#endif
 
 namespace jfa {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/driver_table.h"
 #include "jfa/status.h"
-#include "simulator/driver_table.h"
 
 namespace jfa {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "text/foreign_text.h"
+#include "base/foreign_text.h"
 
 namespace jfa {
 

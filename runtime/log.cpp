@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/foreign_text.h"
 #include "cache/write_signals.h"
 #include "runtime/watchers.h"
-#include "text/foreign_text.h"
 
 namespace jfa {
 namespace {

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/driver_table.h"
 #include "jfa/status.h"
 #include "runtime/bad_offset.h"
-#include "simulator/driver_table.h"
 #include "templates/attention/parameters.h"
 
 namespace jfa {

@@ -15,9 +15,9 @@
 
 #include <cstdint>
 
+#include "base/driver_table.h"
 #include "generator/plan.h"
 #include "jfa/attention.h"
-#include "simulator/driver_table.h"
 
 namespace jfa {
 

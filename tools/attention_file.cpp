@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tools/float16.h"
+#include "reference/float16.h"
 
 namespace jfa::tools {
 namespace {

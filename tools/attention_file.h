@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "formats/safetensors.h"
 #include "jfa/attention.h"
-#include "tools/reference.h"
-#include "tools/reference_backward.h"
-#include "tools/safetensors.h"
+#include "reference/reference.h"
+#include "reference/reference_backward.h"
 
 namespace jfa::tools {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "reference/float16.h"
 #include "runtime/device.h"
-#include "tools/float16.h"
 
 namespace jfa::tools {
 namespace {

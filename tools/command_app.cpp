@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/standard_streams.h"
 #include "jfa/version.h"
 #include "tools/command_line.h"
 #include "tools/completion.h"
-#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 namespace {

@@ -8,14 +8,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/output_file.h"
+#include "base/standard_streams.h"
 #include "cache/bundle.h"
 #include "cache/maintenance.h"
 #include "generator/spec.h"
 #include "tools/command_cache.h"
 #include "tools/command_line.h"
 #include "tools/option_checks.h"
-#include "tools/output_file.h"
-#include "tools/standard_streams.h"
 #include "tools/table.h"
 
 namespace jfa::tools {

@@ -17,14 +17,14 @@
 #include <sstream>
 #include <vector>
 
-#include "tools/child_process.h"
+#include "base/child_process.h"
+#include "base/output_file.h"
+#include "base/standard_streams.h"
+#include "conformance/doubts.h"
+#include "conformance/item.h"
+#include "conformance/supervisor.h"
 #include "tools/command_line.h"
-#include "tools/conformance/doubts.h"
-#include "tools/conformance/item.h"
-#include "tools/conformance/supervisor.h"
 #include "tools/option_checks.h"
-#include "tools/output_file.h"
-#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
+#include "base/standard_streams.h"
 #include "jfa/version.h"
 #include "runtime/variables.h"
 #include "tools/command_line.h"
 #include "tools/doctor.h"
-#include "tools/standard_streams.h"
 #include "tools/table.h"
 
 namespace jfa::tools {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "base/output_file.h"
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
@@ -14,7 +15,6 @@
 #include "tools/command_line.h"
 #include "tools/kernel_options.h"
 #include "tools/lint/lint.h"
-#include "tools/output_file.h"
 #include "tuning/database.h"
 #include "tuning/tuned_classes.h"
 

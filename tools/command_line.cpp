@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/standard_streams.h"
+#include "base/standard_streams.h"
 
 namespace jfa::tools {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/standard_streams.h"
 #include "jfa/log.h"
-#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 

@@ -11,6 +11,9 @@
 #include <optional>
 #include <thread>
 
+#include "base/input_file.h"
+#include "base/output_file.h"
+#include "base/standard_streams.h"
 #include "generator/emit.h"
 #include "generator/plan.h"
 #include "runtime/compile.h"
@@ -18,12 +21,9 @@
 #include "runtime/log.h"
 #include "runtime/nvrtc.h"
 #include "tools/command_line.h"
-#include "tools/input_file.h"
 #include "tools/kernel_options.h"
-#include "tools/output_file.h"
 #include "tools/precompile_bundle.h"
 #include "tools/progress.h"
-#include "tools/standard_streams.h"
 #include "tools/table.h"
 #include "tuning/database.h"
 

@@ -7,10 +7,10 @@
 #include <charconv>
 #include <memory>
 
+#include "base/input_file.h"
+#include "base/standard_streams.h"
 #include "tools/command_line.h"
-#include "tools/input_file.h"
 #include "tools/option_checks.h"
-#include "tools/standard_streams.h"
 #include "tools/sweep.h"
 #include "tools/tune_job.h"
 #include "tools/tune_sweep.h"

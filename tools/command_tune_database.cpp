@@ -7,12 +7,12 @@
 #include <map>
 #include <memory>
 
+#include "base/output_file.h"
+#include "base/standard_streams.h"
 #include "generator/plan.h"
 #include "tools/command_line.h"
 #include "tools/command_tune.h"
 #include "tools/option_checks.h"
-#include "tools/output_file.h"
-#include "tools/standard_streams.h"
 #include "tools/table.h"
 #include "tuning/database.h"
 

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <string>
 
+#include "base/standard_streams.h"
 #include "tools/command_line.h"
-#include "tools/standard_streams.h"
 
 namespace jfa::tools {
 namespace {

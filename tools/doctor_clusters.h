@@ -3,7 +3,7 @@
 
 #include <cuda.h>
 
-#include "simulator/driver_table.h"
+#include "base/driver_table.h"
 #include "tools/doctor.h"
 
 namespace jfa::tools {

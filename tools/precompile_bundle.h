@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/output_file.h"
 #include "cache/kernel_cache.h"
 #include "generator/spec.h"
 #include "jfa/tuning.h"
-#include "tools/output_file.h"
 #include "tuning/record.h"
 
 namespace jfa::tools {

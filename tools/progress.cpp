@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "tools/standard_streams.h"
+#include "base/standard_streams.h"
 
 namespace jfa::tools {
 namespace {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "formats/strict_json.h"
 #include "generator/plan/family.h"
-#include "tools/strict_json.h"
 
 namespace jfa::tools {
 namespace {

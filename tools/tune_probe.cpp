@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "tools/float16.h"
+#include "reference/float16.h"
 
 namespace jfa::tools {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "reference/compare.h"
+#include "reference/compare_backward.h"
 #include "tools/bench_shapes.h"
-#include "tools/compare.h"
-#include "tools/compare_backward.h"
 #include "tools/device_buffer.h"
 
 namespace jfa::tools {

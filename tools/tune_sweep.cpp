@@ -13,17 +13,17 @@
 #include <set>
 #include <thread>
 
+#include "base/child_process.h"
+#include "base/input_file.h"
+#include "base/standard_streams.h"
 #include "cache/bundle.h"
 #include "jfa/version.h"
 #include "runtime/device.h"
 #include "runtime/nvrtc.h"
 #include "runtime/tuned.h"
-#include "tools/child_process.h"
 #include "tools/command_line.h"
-#include "tools/input_file.h"
 #include "tools/progress.h"
 #include "tools/shard.h"
-#include "tools/standard_streams.h"
 #include "tools/tune_rank.h"
 #include "tuning/database.h"
 

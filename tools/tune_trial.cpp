@@ -8,8 +8,8 @@
 #include <csignal>
 #include <utility>
 
-#include "text/foreign_text.h"
-#include "tools/float16.h"
+#include "base/foreign_text.h"
+#include "reference/float16.h"
 
 namespace jfa::tools {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 #include <vector>
 
+#include "base/input_file.h"
+#include "base/standard_streams.h"
 #include "generator/emit.h"
 #include "runtime/compile.h"
-#include "tools/input_file.h"
-#include "tools/standard_streams.h"
 #include "tools/tune_job.h"
 #include "tools/tune_rank.h"
 #include "tools/tune_trial.h"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "text/foreign_text.h"
+#include "base/foreign_text.h"
 
 namespace jfa {
 namespace {

@@ -45,8 +45,8 @@ KernelPlan plan_forward_sm90(const TargetFamily& family, const KernelSpec& spec,
       spec,
       {"ptx/wgmma.cuh", Fragment("ptx/wgmma_ss", plan.key_tile), Fragment("ptx/wgmma_rs", spec.padded_dim)},
       "sm90/descriptors.cuh");
-  append(plan.fragments,
-         {"sm90/product.cuh", "sm90/fragment.cuh", "sm90/softmax_fragment.cuh", "sm90/forward.cu"});
+  append(plan.fragments, {"sm90/product.cuh", "sm90/fragment.cuh", "sm90/softmax_fragment.cuh",
+                          "sm90/forward_consumers.cuh", "sm90/forward.cu"});
   return plan;
 }
 

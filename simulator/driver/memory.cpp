@@ -5,8 +5,8 @@
 #include <cstring>
 #include <new>
 
+#include "simulator/async/tensor_map.h"
 #include "simulator/driver/driver.h"
-#include "simulator/tensor_map.h"
 
 namespace jfa::simulator {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "simulator/instruction_table.h"
-#include "simulator/machine.h"
+#include "simulator/decode/instruction_table.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 

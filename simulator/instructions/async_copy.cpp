@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/bulk_copy_groups.h"
-#include "simulator/global_race_shadow.h"
-#include "simulator/instruction_table.h"
+#include "simulator/async/bulk_copy_groups.h"
+#include "simulator/async/mbarrier.h"
+#include "simulator/checkers/global_race_shadow.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
-#include "simulator/machine.h"
-#include "simulator/mbarrier.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {
@@ -98,7 +98,7 @@ Step copy(Warp& warp, const Instruction& in, LaneMask active) {
       fail_at(ErrorKind::kMisaligned, point, c.offset % o.bytes != 0 ? c.offset : c.global,
               fmt::format("cp.async: shared {:#x} or global {:#x} is not aligned to {} bytes", c.offset,
                           c.global, o.bytes));
-    if (GlobalRaceShadow* races = warp.machine().global_races(); races != nullptr && c.source_bytes != 0)
+    if (GlobalRaceShadow* races = global_races(warp.machine()); races != nullptr && c.source_bytes != 0)
       races->read(c.global, c.source_bytes, point, {});
     c.progress = std::make_shared<BulkProgress>();
     c.progress->flight = {

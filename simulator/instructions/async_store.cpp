@@ -8,11 +8,12 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/bulk_copy.h"
-#include "simulator/instruction_table.h"
+#include "simulator/async/bulk_copy.h"
+#include "simulator/async/mbarrier.h"
+#include "simulator/checkers/race_shadow.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
-#include "simulator/machine.h"
-#include "simulator/mbarrier.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {
@@ -73,7 +74,7 @@ class AsyncReduction final : public AsyncOperation {
         value_(value),
         kind_(kind),
         tracked_(destination.barrier->track(value.bytes, kReductionName, point, {})) {
-    if (RaceShadow* races = destination.cta->shared().races())
+    if (RaceShadow* races = shared_races(destination.cta->shared()))
       races->check_reduction(destination.offset, value.bytes, kReductionName, point);
   }
 
@@ -102,7 +103,7 @@ class AsyncReduction final : public AsyncOperation {
               fmt::format("red.async of shared {:#x}, which nothing has written", destination_.offset));
     Epoch event = destination_.barrier->event();
     ++event.tick;
-    if (RaceShadow* races = memory.races())
+    if (RaceShadow* races = shared_races(memory))
       races->note_reduction(destination_.offset, value_.bytes, issue(), event);
     memory.clear_flags(destination_.offset, value_.bytes,
                        SharedMemory::kEngineRead | SharedMemory::kEngineWritten);

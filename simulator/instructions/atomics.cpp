@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "simulator/float_format.h"
 #include "simulator/instructions/lanes.h"
 #include "simulator/instructions/scope.h"
+#include "simulator/machine/float_format.h"
 
 namespace jfa::simulator {
 namespace {

@@ -5,16 +5,16 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/bulk_copy.h"
-#include "simulator/bulk_copy_groups.h"
-#include "simulator/instruction_table.h"
+#include "simulator/async/bulk_copy.h"
+#include "simulator/async/bulk_copy_groups.h"
+#include "simulator/async/mbarrier.h"
+#include "simulator/async/tma.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/async_copy.h"
 #include "simulator/instructions/async_store.h"
 #include "simulator/instructions/map_access.h"
-#include "simulator/machine.h"
-#include "simulator/mbarrier.h"
-#include "simulator/tma.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {

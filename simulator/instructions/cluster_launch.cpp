@@ -5,11 +5,11 @@
 #include <cstring>
 #include <memory>
 
-#include "simulator/bulk_copy.h"
-#include "simulator/instruction_table.h"
+#include "simulator/async/bulk_copy.h"
+#include "simulator/async/mbarrier.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
-#include "simulator/machine.h"
-#include "simulator/mbarrier.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {

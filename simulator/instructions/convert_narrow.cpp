@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "simulator/float_format.h"
 #include "simulator/instructions/lanes.h"
+#include "simulator/machine/float_format.h"
 
 namespace jfa::simulator {
 namespace {

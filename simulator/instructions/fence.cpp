@@ -2,9 +2,9 @@
 // a time here, so that a fence changes no value; what it orders is for the checkers.
 #include <string_view>
 
-#include "simulator/instruction_table.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/scope.h"
-#include "simulator/machine.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <map>
 
-#include "simulator/float_format.h"
 #include "simulator/instructions/fused.h"
 #include "simulator/instructions/lanes.h"
+#include "simulator/machine/float_format.h"
 
 namespace jfa::simulator {
 namespace {

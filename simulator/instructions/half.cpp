@@ -1,8 +1,8 @@
 // Arithmetic on f16, bf16 and pairs of them: in double, rounded once.
 #include <cmath>
 
-#include "simulator/float_format.h"
 #include "simulator/instructions/lanes.h"
+#include "simulator/machine/float_format.h"
 
 namespace jfa::simulator {
 namespace {

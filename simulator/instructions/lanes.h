@@ -6,9 +6,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "simulator/instruction_table.h"
-#include "simulator/machine.h"
-#include "simulator/vector_clones.h"
+#include "simulator/decode/instruction_table.h"
+#include "simulator/machine/machine.h"
+#include "simulator/machine/vector_clones.h"
 
 namespace jfa::simulator {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "simulator/machine.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 

@@ -1,5 +1,5 @@
 // mbarrier.*
-#include "simulator/mbarrier.h"
+#include "simulator/async/mbarrier.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/instruction_table.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
-#include "simulator/machine.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {

@@ -6,13 +6,13 @@
 #include <optional>
 #include <span>
 
-#include "simulator/float_format.h"
-#include "simulator/instruction_table.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/mma_types.h"
-#include "simulator/machine.h"
-#include "simulator/mma.h"
-#include "simulator/mma_sparse.h"
-#include "simulator/register_metadata.h"
+#include "simulator/machine/float_format.h"
+#include "simulator/machine/machine.h"
+#include "simulator/tensor_core/mma.h"
+#include "simulator/tensor_core/mma_sparse.h"
+#include "simulator/tensor_core/register_metadata.h"
 
 namespace jfa::simulator {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "simulator/matrix_descriptor.h"
+#include "simulator/tensor_core/matrix_descriptor.h"
 
 namespace jfa::simulator {
 

@@ -1,6 +1,6 @@
 // mov with its packing forms, selp, cvta, special registers that change, and hints.
-#include "simulator/float_format.h"
 #include "simulator/instructions/lanes.h"
+#include "simulator/machine/float_format.h"
 
 namespace jfa::simulator {
 namespace {

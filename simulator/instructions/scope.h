@@ -1,8 +1,8 @@
 // The scope among an instruction's modifiers.
 #pragma once
 
-#include "simulator/instruction_table.h"
-#include "simulator/memory_order.h"
+#include "simulator/decode/instruction_table.h"
+#include "simulator/machine/memory_order.h"
 
 namespace jfa::simulator {
 

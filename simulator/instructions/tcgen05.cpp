@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "simulator/instruction_table.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
-#include "simulator/machine.h"
-#include "simulator/tensor_commit.h"
-#include "simulator/tensor_copy.h"
-#include "simulator/tensor_memory_state.h"
-#include "simulator/tensor_shift.h"
+#include "simulator/machine/machine.h"
+#include "simulator/tensor_core/tensor_commit.h"
+#include "simulator/tensor_core/tensor_copy.h"
+#include "simulator/tensor_core/tensor_memory_state.h"
+#include "simulator/tensor_core/tensor_shift.h"
 
 namespace jfa::simulator {
 namespace {

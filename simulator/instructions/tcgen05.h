@@ -1,7 +1,7 @@
 // What the files of the tcgen05 family share.
 #pragma once
 
-#include "simulator/instruction_table.h"
+#include "simulator/decode/instruction_table.h"
 
 namespace jfa::simulator {
 

@@ -6,9 +6,9 @@
 
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/tcgen05.h"
-#include "simulator/machine.h"
-#include "simulator/tensor_memory_state.h"
-#include "simulator/tensor_pair.h"
+#include "simulator/machine/machine.h"
+#include "simulator/tensor_core/tensor_memory_state.h"
+#include "simulator/tensor_core/tensor_pair.h"
 
 namespace jfa::simulator {
 namespace {

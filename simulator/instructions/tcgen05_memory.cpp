@@ -7,9 +7,9 @@
 #include <charconv>
 
 #include "simulator/instructions/tcgen05.h"
-#include "simulator/machine.h"
-#include "simulator/tensor_memory_shape.h"
-#include "simulator/tensor_memory_state.h"
+#include "simulator/machine/machine.h"
+#include "simulator/tensor_core/tensor_memory_shape.h"
+#include "simulator/tensor_core/tensor_memory_state.h"
 
 namespace jfa::simulator {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/tcgen05.h"
-#include "simulator/machine.h"
-#include "simulator/mma_issue.h"
+#include "simulator/machine/machine.h"
+#include "simulator/tensor_core/mma_issue.h"
 
 namespace jfa::simulator {
 namespace {

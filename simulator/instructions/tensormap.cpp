@@ -1,13 +1,13 @@
 // tensormap.replace, tensormap.cp_fenceproxy and the fences of the tensormap proxy.
 #include <fmt/format.h>
 
-#include "simulator/global_race_shadow.h"
-#include "simulator/instruction_table.h"
+#include "simulator/async/tensor_map.h"
+#include "simulator/checkers/global_race_shadow.h"
+#include "simulator/checkers/tensor_map_proxy.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/map_access.h"
-#include "simulator/machine.h"
-#include "simulator/tensor_map.h"
-#include "simulator/tensor_map_proxy.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {
@@ -147,7 +147,7 @@ Step acquire(Warp& warp, const Instruction& in, LaneMask active) {
 const std::byte* use_tensor_map(Warp& warp, std::uint64_t address, const ProgramPoint& point) {
   Machine& machine = warp.machine();
   const std::byte* bytes = machine.read_generic(address, kTensorMapBytes, kMapAlignment, point);
-  GlobalRaceShadow* races = machine.global_races();
+  GlobalRaceShadow* races = global_races(machine);
   if (races == nullptr || address >= kSharedWindow) return bytes;
   for (std::uint32_t at = 0; at < kTensorMapBytes; at += kPieceBytes)
     races->read(address + at, kPieceBytes, point, {});

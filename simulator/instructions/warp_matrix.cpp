@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "simulator/instruction_table.h"
-#include "simulator/machine.h"
+#include "simulator/decode/instruction_table.h"
+#include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
 namespace {

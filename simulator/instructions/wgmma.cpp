@@ -1,13 +1,13 @@
 // wgmma: products of a warpgroup, their fences, groups and waits. And setmaxnreg, by which warpgroups pass
 // registers to each other.
-#include "simulator/wgmma.h"
+#include "simulator/tensor_core/wgmma.h"
 
 #include <fmt/format.h>
 
-#include "simulator/instruction_table.h"
+#include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/mma_types.h"
-#include "simulator/machine.h"
-#include "simulator/register_pool.h"
+#include "simulator/machine/machine.h"
+#include "simulator/tensor_core/register_pool.h"
 
 namespace jfa::simulator {
 namespace {

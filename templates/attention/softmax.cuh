@@ -2,6 +2,7 @@
 namespace jfa::kernel {
 
 constexpr float kMinusInfinity = __builtin_bit_cast(float, 0xff800000u);
+constexpr float kNan = __builtin_bit_cast(float, 0x7fffffffu);
 constexpr float kLn2 = 0.693147180559945309f;
 
 struct RowState {

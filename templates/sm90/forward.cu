@@ -4,244 +4,185 @@
 //   draw     one thread draws work items
 //   consume  warpgroups: products, softmax and store of 64 query rows each
 //
-// A tile of at most 64 rows is shared by both consumer warpgroups: each takes every other key tile, and the
-// first merges the two results. The scores of the next key tile are computed while the softmax of this one
-// runs.
+// The scores of the next key tile are computed while the softmax of this one runs.
 namespace jfa::kernel {
-
-using Config = config::Forward;
-constexpr int kConsumerWarps = Config::ConsumeWarps::kCount;
-constexpr int kConsumers = 32 * kConsumerWarps / kWarpgroupThreads;
-constexpr int kConsumerRows = kTileRows / kConsumers;
-static_assert(kConsumerRows == kMmaRows);
-constexpr int kOutputRegisters = config::kPaddedDim / 2;
-
-// Named barriers; 0 is __syncthreads.
-constexpr int kStagingBarrier = 1;  // + consumer
-constexpr int kMergeBarrier = kStagingBarrier + kConsumers;
-
-struct Control {
-  Pipeline pipeline;
-  RowState merged[kConsumerRows];  // of the second consumer's rows
-};
-
-// One consumer warpgroup's view of an item.
-struct Share {
-  int first_row;   // of the query tile
-  int first_tile;  // of the key tiles, and then every `step`-th
-  int step;
-  bool idle;  // nothing to compute
-};
-
-__device__ inline Share share_of(const QueryTile& tile, int count, int consumer) {
-  if (tile.rows > kConsumerRows) return {consumer * kConsumerRows, 0, 1, count == 0};
-  return {0, consumer, kConsumers, consumer >= count};
-}
-
-__device__ inline bool keys_are_split(const QueryTile& tile, int count) {
-  return tile.rows <= kConsumerRows && count > 1;
-}
-
-// The key and value tile of the other consumer.
-__device__ inline void pass_tile(Pipeline& pipeline, Ring<kKeyValueStages>& tiles) {
-  for (int i = 0; i < 2; ++i) pass(pipeline.key_value_full, pipeline.key_value_empty, tiles);
-}
 
 using QueriesTile = Config::Queries::Stage;
 using KeysTile = Config::KeysAndValues::Stage;
 constexpr int kProbabilitySteps = KeysTile::kRows / kMmaDepth;
 
-__device__ inline void multiply_keys(float (&scores)[kScoreRegisters], QueriesTile query, KeysTile keys) {
-  mma_abt(scores, query, keys);
+// Items of fewer key tiles, and split keys, whose consumers may have different numbers of them, go without
+// turns.
+constexpr int kLeastTurnTiles = 4;
+
+// What a consumer carries from tile to tile.
+struct Walk {
+  Ring<kQueryStages> queries;
+  Ring<kKeyValueStages> tiles;   // at the keys that are multiplied next, or being multiplied
+  Ring<kKeyValueStages> values;  // at the values that are multiplied next, or being multiplied
+  u32 probabilities[kProbabilitySteps][4];
+  float output[kOutputRegisters];
+  RowState rows[2];
+};
+
+// A group of products each. The other operand is a whole tile.
+__device__ inline void multiply_keys(const Shared<Control>& shared, const Walk& walk, const Share& share,
+                                     float (&scores)[kScoreRegisters]) {
+  const QueriesTile query = shared.queries[walk.queries.slot].from_row(share.first_row);
+  mma_abt(scores, query, shared.keys_and_values[walk.tiles.slot]);
+  wgmma_commit_group();
+}
+__device__ inline void multiply_values(const Shared<Control>& shared, Walk& walk, bool accumulate) {
+  mma_ab(walk.output, walk.probabilities, shared.keys_and_values[walk.values.slot], accumulate);
   wgmma_commit_group();
 }
 
-__device__ inline void multiply_values(float (&output)[kOutputRegisters],
-                                       const u32 (&probabilities)[kProbabilitySteps][4], KeysTile values,
-                                       bool accumulate) {
-  mma_ab(output, probabilities, values, accumulate);
-  wgmma_commit_group();
+// Key and value tiles of the other consumer.
+__device__ inline void pass_tiles(Pipeline& pipeline, Ring<kKeyValueStages>& tiles, int count) {
+  for (int i = 0; i < 2 * count; ++i) pass(pipeline.key_value_full, pipeline.key_value_empty, tiles);
+}
+
+// Waits until the tile before has been added to the output, and gives its values back.
+__device__ inline void finish_values(Pipeline& pipeline, Walk& walk) {
+  wgmma_wait_group<0>();
+  pin(walk.output);
+  release(pipeline.key_value_empty, walk.values.slot);
+}
+
+// The usual tile, while the products of the tile before are being added to the output: scores become
+// probabilities without anybody having waited for their maxima. The first half of them is made while the
+// products still read those before it. False, with the scores as they were, if a row needs another reference;
+// `waited`: whether the products are complete.
+__device__ inline bool finish_whole_tile(Pipeline& pipeline, Walk& walk,
+                                         const float (&scores)[kScoreRegisters], float scale_log2,
+                                         bool& waited) {
+  u32 first[kProbabilitySteps / 2][4], second[kProbabilitySteps / 2][4];
+  float sum[2] = {0.0f, 0.0f};
+  waited = false;
+  if (half_of_probabilities<0>(scores, scale_log2, walk.rows, sum, first)) return false;
+  finish_values(pipeline, walk);
+  waited = true;
+  if (half_of_probabilities<1>(scores, scale_log2, walk.rows, sum, second)) return false;
+  for (int r = 0; r < 2; ++r) walk.rows[r].sum += sum[r];
+#pragma unroll
+  for (int k = 0; k < kProbabilitySteps / 2; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      walk.probabilities[k][i] = first[k][i];
+      walk.probabilities[kProbabilitySteps / 2 + k][i] = second[k][i];
+    }
+  }
+  return true;
+}
+
+// Any tile: masks and references come first. seen: keys that the thread's rows see. kFirst: of the share, so
+// that no products are on their way.
+template <bool kFirst>
+__device__ inline void finish_tile(Pipeline& pipeline, Walk& walk, float (&scores)[kScoreRegisters],
+                                   const Intervals (&seen)[2], int tile, float scale_log2, bool waited) {
+  Intervals keys[2];
+  for (int r = 0; r < 2; ++r) keys[r] = seen[r].from(tile * kTileRows);
+  float factor[2];
+  const Exponent exponent = update_references(scores, keys, scale_log2, walk.rows, factor);
+  if constexpr (!kFirst) {
+    wgmma_wait_group<0>();  // even if `waited`: ptxas serialises what some path does not wait for
+    pin(walk.output);
+    if (!waited) release(pipeline.key_value_empty, walk.values.slot);
+    scale_rows(walk.output, factor);
+  }
+  exponentials(scores, exponent, walk.rows);
+  pack_fragment(scores, walk.probabilities);
+}
+
+// The next key tile of a share begins.
+__device__ inline void advance(Walk& walk) {
+  walk.tiles.advance();
+  walk.values = walk.tiles;
+  walk.tiles.advance();
 }
 
 // All key tiles of a share: unnormalised output and row states.
-__device__ inline void attend(const Shared<Control>& shared, const QueryTile& tile, const Share& share,
-                              int count, QueriesTile query, float scale_log2, Ring<kKeyValueStages>& tiles,
-                              float (&output)[kOutputRegisters], RowState (&rows)[2]) {
+__device__ inline void attend(const Shared<Control>& shared, int consumer, const QueryTile& tile,
+                              const Share& share, float scale_log2, Walk& walk) {
   Pipeline& pipeline = shared.control->pipeline;
-  const int row = share.first_row + fragment_first_row();
-  const Interval interval[2] = {visible(tile.query_position + row - tile.key_position, tile.key_count),
-                                visible(tile.query_position + row + 8 - tile.key_position, tile.key_count)};
-  auto keys_of = [&](int j, Interval(&keys)[2]) {
-    for (int r = 0; r < 2; ++r)
-      keys[r] = {interval[r].begin - j * kTileRows, interval[r].end - j * kTileRows};
-  };
-
+  const int offset = tile.query_position + share.first_row + fragment_first_row() - tile.key_position;
+  const Intervals seen[2] = {keys_of_query(offset, tile.key_count),
+                             keys_of_query(offset + 8, tile.key_count)};
+  const Interval whole = whole_tiles(tile, share, scale_log2);
   float scores[kScoreRegisters];
-  float factor[2];
-  u32 probabilities[kProbabilitySteps][4];
-  Interval keys[2];
 
-  for (int j = 0; j < share.first_tile; ++j) pass_tile(pipeline, tiles);
-  tiles.wait_full(pipeline.key_value_full);
+  pass_tiles(pipeline, walk.tiles, share.first_tile);
+  walk.tiles.wait_full(pipeline.key_value_full);
   wgmma_fence();
-  multiply_keys(scores, query, shared.keys_and_values[tiles.slot]);
+  multiply_keys(shared, walk, share, scores);
   wgmma_wait_group<0>();
   pin(scores);
-  release(pipeline.key_value_empty, tiles.slot);
-  tiles.advance();
-  keys_of(share.first_tile, keys);
-  softmax_fragment(scores, keys, scale_log2, rows, factor);
-  pack_fragment(scores, probabilities);
-  Ring<kKeyValueStages> values = tiles;
-  tiles.advance();
+  release(pipeline.key_value_empty, walk.tiles.slot);
+  finish_tile<true>(pipeline, walk, scores, seen, share.first_tile, scale_log2, true);
+  advance(walk);
 
   bool accumulate = false;
-  int j = share.first_tile + 1;
-  for (; j + share.step - 1 < count; j += share.step) {
-    for (int skip = 1; skip < share.step; ++skip) pass_tile(pipeline, tiles);
-    tiles.wait_full(pipeline.key_value_full);
-    values.wait_full(pipeline.key_value_full);
-    pin(output);
+  const bool turns = share.step == 1 && share.count >= kLeastTurnTiles;
+  int j = share.first_tile;
+  while (j + share.step < share.count) {
+    pass_tiles(pipeline, walk.tiles, share.step - 1);
+    j += share.step;
+    walk.tiles.wait_full(pipeline.key_value_full);
+    walk.values.wait_full(pipeline.key_value_full);
+    if (turns) wait_for_turn(consumer);
+    pin(walk.output);
     wgmma_fence();
-    multiply_keys(scores, query, shared.keys_and_values[tiles.slot]);
-    multiply_values(output, probabilities, shared.keys_and_values[values.slot], accumulate);
+    multiply_keys(shared, walk, share, scores);
+    multiply_values(shared, walk, accumulate);
     accumulate = true;
+    if (turns) pass_turn(consumer);
     wgmma_wait_group<1>();
     pin(scores);
-    release(pipeline.key_value_empty, tiles.slot);
-    tiles.advance();
-    keys_of(j + share.step - 1, keys);
-    softmax_fragment(scores, keys, scale_log2, rows, factor);
-    wgmma_wait_group<0>();
-    pin(output);
-    release(pipeline.key_value_empty, values.slot);
-    scale_rows(output, factor);
-    pack_fragment(scores, probabilities);
-    values = tiles;
-    tiles.advance();
+    release(pipeline.key_value_empty, walk.tiles.slot);
+    bool waited = false;
+    const bool is_whole = whole.begin <= j && j < whole.end;
+    if (!is_whole || !finish_whole_tile(pipeline, walk, scores, scale_log2, waited))
+      finish_tile<false>(pipeline, walk, scores, seen, j, scale_log2, waited);
+    advance(walk);
   }
-  values.wait_full(pipeline.key_value_full);
-  pin(output);
+  walk.values.wait_full(pipeline.key_value_full);
+  pin(walk.output);
   wgmma_fence();
-  multiply_values(output, probabilities, shared.keys_and_values[values.slot], accumulate);
-  wgmma_wait_group<0>();
-  pin(output);
-  release(pipeline.key_value_empty, values.slot);
-  for (; j < count; ++j) pass_tile(pipeline, tiles);
-  for (RowState& state : rows) state.sum = quad_sum(state.sum);
-}
-
-// Adds the second consumer's result to the first's. Both call it; the staging tile carries the accumulator.
-__device__ inline void merge(const Shared<Control>& shared, int consumer, float (&output)[kOutputRegisters],
-                             RowState (&rows)[2]) {
-  const int thread = threadIdx.x % kWarpgroupThreads;
-  const int row = fragment_first_row();
-  RowState* states = shared.control->merged;
-  const u32 staging = shared.output.address + thread * 4;
-  bar_sync(kMergeBarrier, kConsumers * kWarpgroupThreads);  // the staging tile is free
-  if (consumer == 1) {
-#pragma unroll
-    for (int i = 0; i < kOutputRegisters; ++i) st_shared(staging + i * kWarpgroupThreads * 4, output[i]);
-    if (thread % 4 == 0) {
-      states[row] = rows[0];
-      states[row + 8] = rows[1];
-    }
-  }
-  bar_sync(kMergeBarrier, kConsumers * kWarpgroupThreads);
-  if (consumer == 1) {
-    // Its half of the staging tile is its own again once the first consumer has read it.
-    bar_sync(kMergeBarrier, kConsumers * kWarpgroupThreads);
-    return;
-  }
-  float mine[2], theirs[2];
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const RowState other = states[row + 8 * r];
-    const float reference = fmaxf(rows[r].reference, other.reference);
-    const float finite = reference == kMinusInfinity ? 0.0f : reference;
-    mine[r] = ex2_approx(rows[r].reference - finite);
-    theirs[r] = ex2_approx(other.reference - finite);
-    rows[r] = {reference, rows[r].sum * mine[r] + other.sum * theirs[r]};
-  }
-#pragma unroll
-  for (int i = 0; i < kOutputRegisters; ++i) {
-    const float other = ld_shared(staging + i * kWarpgroupThreads * 4);
-    output[i] = output[i] * mine[fragment_row(i)] + other * theirs[fragment_row(i)];
-  }
-  bar_arrive(kMergeBarrier, kConsumers * kWarpgroupThreads);
+  multiply_values(shared, walk, accumulate);
+  finish_values(pipeline, walk);
+  pass_tiles(pipeline, walk.tiles, share.count - 1 - j);
+  for (RowState& state : walk.rows) state.sum = quad_sum(state.sum);
 }
 
 __device__ inline void consume(const Shared<Control>& shared, const TensorMap* output_map,
                                const ForwardArguments& arguments) {
   Pipeline& pipeline = shared.control->pipeline;
   const int consumer = threadIdx.x / kWarpgroupThreads - 1;
-  const int thread = threadIdx.x % kWarpgroupThreads;
-  const bool leader = thread == 0;
-  // Each consumer has a tile of its own rows.
-  using StagingTile = Config::Output::Stage::WithRows<kConsumerRows>;
-  const StagingTile staging = {shared.output.address + consumer * StagingTile::kBytes};
+  if (consumer == kConsumers - 1) pass_turn(consumer);
   Ring<kItemStages> items;
-  Ring<kQueryStages> queries;
-  Ring<kKeyValueStages> tiles;
+  Walk walk;
   for (;;) {
     const Item<QueryTile> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
-    const QueryTile& tile = item.tile;
-    const int count = tiles_of(tile.key_count);
-    const Share share = share_of(tile, count, consumer);
-    float output[kOutputRegisters];
-    RowState rows[2];
-    if (count > 0) {
-      queries.wait_full(pipeline.query_full);
-      if (share.idle) {
-        for (int j = 0; j < count; ++j) pass_tile(pipeline, tiles);
-      } else {
-        const QueriesTile query = shared.queries[queries.slot].from_row(share.first_row);
-        attend(shared, tile, share, count, query, arguments.scale_log2, tiles, output, rows);
-      }
-      release(pipeline.query_empty, queries.slot);
-      queries.advance();
+    const Share share = share_of(item.tile, consumer);
+    walk.rows[0] = walk.rows[1] = RowState{};
+    if (share.count > 0) {
+      walk.queries.wait_full(pipeline.query_full);
+      if (share.live())
+        attend(shared, consumer, item.tile, share, arguments.scale_log2, walk);
+      else
+        pass_tiles(pipeline, walk.tiles, share.count);
+      release(pipeline.query_empty, walk.queries.slot);
+      walk.queries.advance();
     }
-    if (share.idle) {
+    if (!share.live()) {
 #pragma unroll
-      for (float& value : output) value = 0.0f;
+      for (float& value : walk.output) value = 0.0f;
     }
-
-    if (leader) cp_async_bulk_wait_group_read();
-    if (keys_are_split(tile, count)) merge(shared, consumer, output, rows);
-    const int valid_rows = tile.rows - consumer * kConsumerRows;
-    if (valid_rows <= 0) continue;
-    const int first_row = consumer * kConsumerRows;
-    float inverse_sum[2];
-    for (int r = 0; r < 2; ++r) inverse_sum[r] = rows[r].sum == 0.0f ? 0.0f : 1.0f / rows[r].sum;
-    const int row = fragment_first_row();
-    if (tile.part >= 0) {
-      const i64 partial = partial_row(tile.part, arguments.query_heads, item.head, first_row);
-      store_fragment(arguments.partial_output + partial * config::kPaddedDim, output, inverse_sum,
-                     valid_rows);
-      if (thread % 4 == 0) {
-        for (int r = 0; r < 2; ++r)
-          if (row + 8 * r < valid_rows)
-            arguments.partial_states[partial + row + 8 * r] = partial_state(rows[r]);
-      }
-      continue;
-    }
-    bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-    stage_fragment(staging, output, inverse_sum);
-    fence_proxy_async_shared();
-    bar_sync(kStagingBarrier + consumer, kWarpgroupThreads);
-    if (leader) {
-      store_tile(output_map, item.head, tile.output_row + first_row, valid_rows, staging);
-      cp_async_bulk_commit_group();
-    }
-    if (arguments.lse != nullptr && thread % 4 == 0) {
-      float* lse =
-          arguments.lse + static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + first_row;
-      for (int r = 0; r < 2; ++r)
-        if (row + 8 * r < valid_rows) lse[row + 8 * r] = log_sum_exp(rows[r]);
-    }
+    store(shared, output_map, arguments, consumer, item, share, walk.output, walk.rows);
   }
-  if (leader) cp_async_bulk_wait_group();
+  if (consumer == 0) wait_for_turn(consumer);  // the arrival that nobody else waits for
+  if (threadIdx.x % kWarpgroupThreads == 0) cp_async_bulk_wait_group();
 }
 
 }  // namespace jfa::kernel

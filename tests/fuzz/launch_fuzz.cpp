@@ -4,10 +4,10 @@
 #include <span>
 #include <string>
 
-#include "tools/jfa_sim/host_array.h"
+#include "formats/host_array.h"
+#include "formats/safetensors.h"
 #include "tools/jfa_sim/launch_arguments.h"
 #include "tools/jfa_sim/tensor_map_file.h"
-#include "tools/safetensors.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
-#include "simulator/launch.h"
-#include "simulator/mutation.h"
-#include "simulator/ptx.h"
+#include "simulator/campaign/mutation.h"
+#include "simulator/machine/launch.h"
+#include "simulator/ptx/ptx.h"
 
 namespace {
 

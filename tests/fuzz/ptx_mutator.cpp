@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/instruction_table.h"
+#include "simulator/decode/instruction_table.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 

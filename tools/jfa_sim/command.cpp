@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "tools/input_file.h"
+#include "base/input_file.h"
+#include "base/standard_streams.h"
 #include "tools/option_checks.h"
-#include "tools/standard_streams.h"
 
 namespace jfa::sim {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "jfa/status.h"
-#include "simulator/launch.h"
+#include "base/status.h"
+#include "simulator/machine/launch.h"
 #include "tools/jfa_sim/launch_arguments.h"
 
 namespace CLI {
@@ -26,6 +26,7 @@ enum ExitCode : int {
 void add_run_command(CLI::App& app, int& exit_code);
 void add_coverage_command(CLI::App& app, int& exit_code);
 void add_mutate_command(CLI::App& app, int& exit_code);
+void add_time_command(CLI::App& app, int& exit_code);
 
 /// Prints "jfa-sim <command>: <message>" on stderr, below it the detail if there is any; returns kFailure.
 int fail(std::string_view command, const Status& status);

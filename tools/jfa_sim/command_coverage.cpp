@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/instruction_table.h"
-#include "simulator/ptx.h"
-#include "tools/input_file.h"
+#include "base/input_file.h"
+#include "simulator/decode/instruction_table.h"
+#include "simulator/ptx/ptx.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/jfa_sim/ptx_catalogue.h"
 

@@ -7,12 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/shrink.h"
+#include "base/output_file.h"
+#include "base/standard_streams.h"
+#include "simulator/campaign/shrink.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/jfa_sim/trace_file.h"
 #include "tools/option_checks.h"
-#include "tools/output_file.h"
-#include "tools/standard_streams.h"
 
 namespace jfa::sim {
 namespace {

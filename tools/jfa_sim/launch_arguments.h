@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
-#include "simulator/recording.h"
-#include "tools/jfa_sim/host_array.h"
+#include "base/status.h"
+#include "formats/host_array.h"
+#include "simulator/campaign/recording.h"
 
 namespace jfa::sim {
 

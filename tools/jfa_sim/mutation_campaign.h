@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "jfa/status.h"
-#include "simulator/mutation.h"
-#include "simulator/recording.h"
+#include "base/status.h"
+#include "simulator/campaign/mutation.h"
+#include "simulator/campaign/recording.h"
 
 namespace jfa::sim {
 

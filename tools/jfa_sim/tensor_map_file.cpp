@@ -8,9 +8,9 @@
 #include <optional>
 #include <stdexcept>
 
-#include "simulator/tensor_map.h"
-#include "tools/input_file.h"
-#include "tools/strict_json.h"
+#include "base/input_file.h"
+#include "formats/strict_json.h"
+#include "simulator/async/tensor_map.h"
 
 namespace jfa::sim {
 namespace {

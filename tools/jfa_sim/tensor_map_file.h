@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jfa/status.h"
+#include "base/status.h"
 
 namespace jfa::sim {
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "simulator/trace.h"
+#include "simulator/machine/trace.h"
 
 namespace jfa::sim {
 

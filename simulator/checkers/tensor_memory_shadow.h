@@ -1,0 +1,147 @@
+// Who may touch which cells of tensor memory when. Cells of an operation in flight are out of bounds for
+// others; cells that others produced or consumed need the tcgen05 fences in between. Both are errors on every
+// schedule.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/checkers/async_shadow.h"
+#include "simulator/machine/tensor_region.h"
+
+namespace jfa::simulator {
+
+/// The ordering a warp has established by tcgen05.fence: in the shadow's own time, and by clocks.
+struct TensorStrand {
+  std::uint64_t before_thread_sync = 0;  ///< time of its last fence::before_thread_sync
+  std::uint64_t after_thread_sync = 0;   ///< time of its last fence::after_thread_sync
+  int warp = -1;                         ///< for reports
+  VectorClock acquired{};  ///< what happened before its last fence::after_thread_sync; nothing without clocks
+};
+
+/// The TensorMemoryShadow::Order of every tcgen05.cp, of those of shape 4x256b (a refresh) and of the others,
+/// and of every tcgen05.shift.
+inline constexpr std::uint64_t kTensorRefreshOrder = 1, kTensorCopyOrder = 2, kTensorShiftOrder = 3;
+
+class TensorMemoryShadow : public FlightOwner {
+ public:
+  enum class Access : std::uint8_t { kRead, kWrite };
+  using FlightOwner::FlightId;
+
+  /// Accumulators of one shape at one address, by one cta_group: products into them run in the order of
+  /// issue, and behind copies and shifts that were issued before (kTensorCopyOrder and the like). 0: none.
+  using Order = std::uint64_t;
+
+  /// fences: whether accesses need tcgen05.fence in between; see RunOptions::tensor_fences.
+  explicit TensorMemoryShadow(bool fences = true) : fences_(fences) {}
+
+  /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write,
+  /// unless the tensor core does the two in the order of issue (both are writes of one Order, for example):
+  /// then kRace if nothing orders their issue, and kMissingFence without the tcgen05 fences between two warps
+  /// that issue them. kRace, too, if nothing orders the region's last accesses before this one, and
+  /// kMissingFence if the region's last producer or consumer is another strand and not both sides have
+  /// executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must live as long as the
+  /// shadow.
+  FlightId begin(Access access, const TensorRegion& region, const char* what, const TensorStrand& strand,
+                 Order order, const ProgramPoint& point);
+  /// Completion was observed: by wait::ld, wait::st, or the mbarrier of a commit.
+  void end(FlightId id, const Epoch& event = {}) override;
+  /// Whether nobody has observed its completion yet.
+  bool in_flight(FlightId id) const;
+
+  /// The region is about to be deallocated: throws kInFlight if anything in it is in flight, kRace if nothing
+  /// orders its last accesses before, kMissingFence if warps that made them have not executed
+  /// fence::before_thread_sync since. No fence::after_thread_sync is asked for: dealloc is synchronous.
+  void check_free(const TensorRegion& region, const char* what, const TensorStrand& strand,
+                  const ProgramPoint& point) const;
+  /// Newly allocated columns: nobody has touched them.
+  void forget(const TensorRegion& region);
+
+  void fence_before(TensorStrand& strand) { strand.before_thread_sync = ++time_; }
+  /// By the lanes of the warp (null: nobody keeps clocks).
+  void fence_after(TensorStrand& strand, const Warp* warp, LaneMask lanes);
+
+ private:
+  /// Who accessed, for reports and to know which fences are due.
+  struct Accessor {
+    const char* what = "";
+    const TensorStrand* strand = nullptr;
+    Order order = 0;  // not 0: the tensor core, whose commit is a fence of its own
+    ProgramPoint point;
+  };
+  /// When a thread issued an operation. The events' ticks are 0 where nobody keeps clocks.
+  struct Issue {
+    std::uint64_t time = 0;
+    Epoch event;         // of the thread
+    Epoch tensor_event;  // the same among its tensor operations; nothing for tcgen05.ld and .st
+  };
+  struct IssueFault {
+    ErrorKind kind;
+    const char* lacking;
+  };
+  struct Flight {
+    FlightId id;
+    TensorRegion region;
+    Access access;
+    Accessor accessor;
+    Issue issue;
+  };
+  /// An access that ended.
+  struct Record {
+    std::uint64_t time = 0;
+    std::uint32_t accessor = 0;  // index into accessors_
+    Epoch event;                 // by which it was over; its tick is 0 where nobody keeps clocks
+    Issue issue;
+  };
+  /// An access that was found right. It stays so for the one that asked until an access ends, since a strand
+  /// only ever learns.
+  struct Allowed {
+    Access access;
+    TensorRegion region;
+    const TensorStrand* strand;
+    Order order;
+    int lane;
+    std::uint64_t ends_before;
+    bool operator==(const Allowed&) const = default;
+  };
+  /// The last access of a kind that ended, by block and column: index into records_; 0: none.
+  using CellRecords = std::vector<std::uint32_t>;
+  static constexpr std::uint32_t kMostRecords = 65536;  // more than there are cells
+  std::uint32_t intern(const Accessor& accessor);
+  std::uint32_t add_record(const Record& record);
+  void drop_unused_records();
+  /// The tensor core does what was issued earlier before what is issued now, if the threads agree which is
+  /// which: what lacks for that, if anything does.
+  std::optional<IssueFault> issue_fault(const Issue& earlier, const TensorStrand& earlier_strand,
+                                        const Accessor& accessor) const;
+  [[noreturn]] static void refuse_issue(const IssueFault& fault, Access access, std::uint32_t column,
+                                        const Accessor& accessor, const Accessor& earlier);
+  /// Whether the access was over before what the accessor does.
+  static bool ordered(const Record& record, Access access, const Accessor& accessor);
+  /// Whether the accessor's fence::after_thread_sync is behind what tells it of the access.
+  static bool acquired(const Record& record, Access access, const Accessor& accessor);
+  void check_idle(const TensorRegion& region, const char* what, const ProgramPoint& point) const;
+  [[noreturn]] static void refuse_unordered(const Accessor& other, Access earlier, Access access,
+                                            std::uint32_t index, const Accessor& accessor);
+  /// `synchronous`: the access is one that no fence::after_thread_sync has to precede.
+  void check_fences(const CellRecords& records, Access earlier, Access access, const TensorRegion& region,
+                    const Accessor& accessor, bool synchronous = false) const;
+  static std::string describe(const Flight& flight);
+
+  bool fences_ = true;
+  std::uint64_t time_ = 0;
+  FlightId last_id_ = 0;
+  std::vector<Flight> flights_;  // some dozens at most
+  std::uint64_t ends_so_far_ = 0;
+  std::optional<Allowed> allowed_;  // the last: products of many steps have one accumulator
+  std::vector<Accessor> accessors_;
+  std::unordered_map<const Instruction*, std::vector<std::uint32_t>> accessors_by_instruction_;
+  std::vector<Record> records_ = std::vector<Record>(1);
+  CellRecords written_ = CellRecords(kTensorBlocks * kTensorColumns);
+  CellRecords read_ = CellRecords(kTensorBlocks * kTensorColumns);
+};
+
+}  // namespace jfa::simulator
