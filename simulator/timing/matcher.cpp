@@ -356,7 +356,7 @@ Result<Way> Matcher::match(const RecordedWarp& warp, std::string_view who) {
     for (const std::uint32_t instruction : chosen[s]->path) {
       Step& step = result.steps.emplace_back(instruction, Step::kNoEvent);
       const Instruction& machine = machine_.code[instruction];
-      if (!machine.is("LDS") && !machine.is("STS")) continue;
+      if (!realizes_access(machine)) continue;
       const auto found = accesses.find(machine_.statements[instruction]);
       if (found == accesses.end()) continue;
       auto& [next, events_of] = found->second;
