@@ -79,9 +79,9 @@ __device__ inline bool finish_whole_tile(Pipeline& pipeline, Walk& walk,
 // that no products are on their way.
 template <bool kFirst>
 __device__ inline void finish_tile(Pipeline& pipeline, Walk& walk, float (&scores)[kScoreRegisters],
-                                   const Interval (&seen)[2], int tile, float scale_log2, bool waited) {
-  Interval keys[2];
-  for (int r = 0; r < 2; ++r) keys[r] = {seen[r].begin - tile * kTileRows, seen[r].end - tile * kTileRows};
+                                   const Intervals (&seen)[2], int tile, float scale_log2, bool waited) {
+  Intervals keys[2];
+  for (int r = 0; r < 2; ++r) keys[r] = seen[r].from(tile * kTileRows);
   float factor[2];
   const Exponent exponent = update_references(scores, keys, scale_log2, walk.rows, factor);
   if constexpr (!kFirst) {
@@ -106,7 +106,8 @@ __device__ inline void attend(const Shared<Control>& shared, int consumer, const
                               const Share& share, float scale_log2, Walk& walk) {
   Pipeline& pipeline = shared.control->pipeline;
   const int offset = tile.query_position + share.first_row + fragment_first_row() - tile.key_position;
-  const Interval seen[2] = {visible(offset, tile.key_count), visible(offset + 8, tile.key_count)};
+  const Intervals seen[2] = {keys_of_query(offset, tile.key_count),
+                             keys_of_query(offset + 8, tile.key_count)};
   const Interval whole = whole_tiles(tile, share, scale_log2);
   float scores[kScoreRegisters];
 
