@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "simulator/checkers/async_shadow.h"
+#include "simulator/machine/recorder.h"
 #include "simulator/tensor_core/mma_operation.h"
 #include "simulator/tensor_core/zero_column_mask.h"
-#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 namespace {
