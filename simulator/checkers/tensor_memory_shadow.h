@@ -9,31 +9,16 @@
 #include <unordered_map>
 #include <vector>
 
-#include "simulator/checkers/async_shadow.h"
+#include "simulator/machine/machine.h"
+#include "simulator/machine/observer.h"
 #include "simulator/machine/tensor_region.h"
 
 namespace jfa::simulator {
 
-/// The ordering a warp has established by tcgen05.fence: in the shadow's own time, and by clocks.
-struct TensorStrand {
-  std::uint64_t before_thread_sync = 0;  ///< time of its last fence::before_thread_sync
-  std::uint64_t after_thread_sync = 0;   ///< time of its last fence::after_thread_sync
-  int warp = -1;                         ///< for reports
-  VectorClock acquired{};  ///< what happened before its last fence::after_thread_sync; nothing without clocks
-};
-
-/// The TensorMemoryShadow::Order of every tcgen05.cp, of those of shape 4x256b (a refresh) and of the others,
-/// and of every tcgen05.shift.
-inline constexpr std::uint64_t kTensorRefreshOrder = 1, kTensorCopyOrder = 2, kTensorShiftOrder = 3;
-
-class TensorMemoryShadow : public FlightOwner {
+class TensorMemoryShadow final : public TensorObserver {
  public:
-  enum class Access : std::uint8_t { kRead, kWrite };
-  using FlightOwner::FlightId;
-
-  /// Accumulators of one shape at one address, by one cta_group: products into them run in the order of
-  /// issue, and behind copies and shifts that were issued before (kTensorCopyOrder and the like). 0: none.
-  using Order = std::uint64_t;
+  using Access = MemoryAccess;
+  using Order = TensorOrder;
 
   /// fences: whether accesses need tcgen05.fence in between; see RunOptions::tensor_fences.
   explicit TensorMemoryShadow(bool fences = true) : fences_(fences) {}
@@ -45,24 +30,21 @@ class TensorMemoryShadow : public FlightOwner {
   /// kMissingFence if the region's last producer or consumer is another strand and not both sides have
   /// executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must live as long as the
   /// shadow.
-  FlightId begin(Access access, const TensorRegion& region, const char* what, const TensorStrand& strand,
-                 Order order, const ProgramPoint& point);
-  /// Completion was observed: by wait::ld, wait::st, or the mbarrier of a commit.
-  void end(FlightId id, const Epoch& event = {}) override;
-  /// Whether nobody has observed its completion yet.
-  bool in_flight(FlightId id) const;
+  void issue(FlightId id, Access access, const TensorRegion& region, const char* what,
+             const TensorStrand& strand, Order order, const ProgramPoint& point) override;
+  void end_flight(FlightId id, const Epoch& event) override;
+  bool in_flight(FlightId id) const override;
 
   /// The region is about to be deallocated: throws kInFlight if anything in it is in flight, kRace if nothing
   /// orders its last accesses before, kMissingFence if warps that made them have not executed
   /// fence::before_thread_sync since. No fence::after_thread_sync is asked for: dealloc is synchronous.
-  void check_free(const TensorRegion& region, const char* what, const TensorStrand& strand,
-                  const ProgramPoint& point) const;
+  void free(const TensorRegion& region, const char* what, const TensorStrand& strand,
+            const ProgramPoint& point) const override;
   /// Newly allocated columns: nobody has touched them.
-  void forget(const TensorRegion& region);
+  void allocate(const TensorRegion& region) override;
 
-  void fence_before(TensorStrand& strand) { strand.before_thread_sync = ++time_; }
-  /// By the lanes of the warp (null: nobody keeps clocks).
-  void fence_after(TensorStrand& strand, const Warp* warp, LaneMask lanes);
+  void fence_before(TensorStrand& strand) override { strand.before_thread_sync = ++time_; }
+  void fence_after(TensorStrand& strand, const Warp* warp, LaneMask lanes) override;
 
  private:
   /// Who accessed, for reports and to know which fences are due.
@@ -133,7 +115,6 @@ class TensorMemoryShadow : public FlightOwner {
 
   bool fences_ = true;
   std::uint64_t time_ = 0;
-  FlightId last_id_ = 0;
   std::vector<Flight> flights_;  // some dozens at most
   std::uint64_t ends_so_far_ = 0;
   std::optional<Allowed> allowed_;  // the last: products of many steps have one accumulator

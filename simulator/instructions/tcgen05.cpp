@@ -22,12 +22,12 @@ CtaTensorMemory::WarpState& state_of(Warp& warp) {
 // --- Fences.
 
 Step fence_before(Warp& warp, const Instruction&, LaneMask) {
-  warp.cta().extension<CtaTensorMemory>().shadow().fence_before(state_of(warp).strand);
+  warp.cta().extension<CtaTensorMemory>().sm().fence_before(state_of(warp).strand);
   return Step::kNext;
 }
 
 Step fence_after(Warp& warp, const Instruction&, LaneMask active) {
-  warp.cta().extension<CtaTensorMemory>().shadow().fence_after(state_of(warp).strand, &warp, active);
+  warp.cta().extension<CtaTensorMemory>().sm().fence_after(state_of(warp).strand, warp, active);
   return Step::kNext;
 }
 

@@ -54,19 +54,20 @@ TensorAddress own_address(Warp& warp, const TransferData& data, LaneMask active,
 }
 
 // Puts the cells in flight; 16x32bx2 touches two ranges of columns.
-void begin(Warp& warp, const TransferData& data, TensorAddress address, TensorMemoryShadow::Access access,
-           const char* what, const ProgramPoint& point) {
+void begin(Warp& warp, const TransferData& data, TensorAddress address, MemoryAccess access, const char* what,
+           const ProgramPoint& point) {
   auto& state = warp.cta().extension<CtaTensorMemory>();
   CtaTensorMemory::WarpState& own = state.warp(warp.index());
-  const bool reads = access == TensorMemoryShadow::Access::kRead;
-  std::vector<TensorMemoryShadow::FlightId> begun;
+  const bool reads = access == MemoryAccess::kRead;
+  auto& pending = reads ? own.loads : own.stores;
+  std::vector<FlightRef> begun;
   const auto touch = [&](std::uint32_t first_column) {
     const std::uint32_t blocks = (shape_lanes(data.shape) == 32 ? 3u : 1u)
                                  << address.lane / kTensorBlockLanes;
     const TensorRegion region{blocks, first_column, first_column + data.columns()};
     state.memory().check_allocated(state.owner(), region, what, point);
-    if (warp.machine().checks())
-      begun.push_back(state.shadow().begin(access, region, what, own.strand, 0, point));
+    const FlightRef flight = state.sm().issue(access, region, what, own.strand, 0, point);
+    if (flight.owner != nullptr) begun.push_back(flight);
     if (reads) {
       state.memory().check_initialised(region, what, point);
     } else {
@@ -75,7 +76,6 @@ void begin(Warp& warp, const TransferData& data, TensorAddress address, TensorMe
   };
   touch(address.column);
   if (data.shape == TensorShape::k16x32bx2 && data.half_split != 0) touch(address.column + data.half_split);
-  auto& pending = reads ? own.loads : own.stores;
   pending.insert(pending.end(), begun.begin(), begun.end());
 }
 
@@ -85,25 +85,10 @@ Step run_behind_loads(Warp& warp, const Instruction& instruction, LaneMask activ
   const RegisterWatch& watch = entry.watch;
   const RegisterWatch::Use& use =
       watch.uses[watch.use_of_pc[static_cast<std::size_t>(&instruction - entry.code.data())]];
-  const CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
-  if (!own.loads_at.empty())
-    for (const std::uint16_t index : use.registers)
-      if (own.loading[index] != 0)
-        fail(ErrorKind::kInFlight, warp.point(instruction),
-             fmt::format("the instruction uses register {}, a destination of tcgen05.ld that no "
-                         "tcgen05.wait::ld has followed",
-                         watch.names[index]),
-             fmt::format("it is loaded by {}", own.loads_at[own.loading[index] - 1].describe()));
+  if (!warp.cta().extension<CtaTensorMemory>().warp(warp.index()).loads.empty())
+    for (const auto& observer : warp.register_observers)
+      observer->access_loaded(use.registers, warp.point(instruction));
   return use.handler(warp, instruction, active);
-}
-
-// The registers belong to the load until wait::ld.
-void take_registers(Warp& warp, const TransferData& data, const ProgramPoint& point) {
-  CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
-  own.loading.resize(warp.machine().entry().watch.names.size());
-  own.loads_at.push_back(point);
-  for (const std::uint16_t index : data.watched)
-    own.loading[index] = static_cast<std::uint32_t>(own.loads_at.size());
 }
 
 // Whether all of a warp's lanes have a lane of tensor memory each, and their registers lie side by side
@@ -136,9 +121,8 @@ Step load_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask act
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
   const TensorAddress address = own_address(warp, data, active, "tcgen05.ld", point);
-  begin(warp, data, address, TensorMemoryShadow::Access::kRead, "tcgen05.ld", point);
-  if (warp.machine().checks() && warp.machine().config().options.load_waits)
-    take_registers(warp, data, point);
+  begin(warp, data, address, MemoryAccess::kRead, "tcgen05.ld", point);
+  for (const auto& observer : warp.register_observers) observer->load(data.watched, point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
   if (moves_rows(data, active)) {
     load_rows(warp, data, memory, address);
@@ -162,7 +146,7 @@ Step store_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask ac
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
   const TensorAddress address = own_address(warp, data, active, "tcgen05.st", point);
-  begin(warp, data, address, TensorMemoryShadow::Access::kWrite, "tcgen05.st", point);
+  begin(warp, data, address, MemoryAccess::kWrite, "tcgen05.st", point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
   if (moves_rows(data, active)) {
     store_rows(warp, data, memory, address);
@@ -186,20 +170,16 @@ Step store_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask ac
   return Step::kNext;
 }
 
-void finish_transfers(Warp& warp, std::vector<TensorMemoryShadow::FlightId>& pending) {
+void finish_transfers(Warp& warp, std::vector<FlightRef>& pending) {
   if (pending.empty()) return;
-  auto& state = warp.cta().extension<CtaTensorMemory>();
-  const Epoch event = state.wait(warp);
-  for (const TensorMemoryShadow::FlightId id : pending) state.shadow().end(id, event);
+  const Epoch event = warp.cta().extension<CtaTensorMemory>().wait(warp);
+  for (const FlightRef& flight : pending) flight.end(event);
   pending.clear();
 }
 
 Step wait_loads(Warp& warp, const Instruction&, LaneMask) {
-  CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
-  finish_transfers(warp, own.loads);
-  if (own.loads_at.empty()) return Step::kNext;
-  std::fill(own.loading.begin(), own.loading.end(), 0);
-  own.loads_at.clear();
+  finish_transfers(warp, warp.cta().extension<CtaTensorMemory>().warp(warp.index()).loads);
+  for (const auto& observer : warp.register_observers) observer->wait_loads();
   return Step::kNext;
 }
 

@@ -13,7 +13,7 @@ namespace jfa::simulator {
 namespace {
 
 Step fence(Warp& warp, const Instruction&, LaneMask) {
-  warp.cta().extension<Warpgroups>().registers(warp).fence();
+  for (const auto& observer : warp.register_observers) observer->fence();
   return Step::kNext;
 }
 

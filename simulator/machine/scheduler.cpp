@@ -117,7 +117,7 @@ bool Scheduler::launch_cluster(std::uint64_t index) {
   if (places.empty()) return false;
   auto cluster = std::make_unique<Cluster>();
   cluster->id = cluster_id(index);
-  if (Observer* observer = machine_.observer()) observer->add_cluster(cluster->shared_order);
+  for (Observer* observer : machine_.observers()) observer->add_cluster(cluster->shared_order);
   const std::size_t first = ctas_.size();
   for (int rank = 0; rank < size; ++rank) {
     const auto r = static_cast<std::uint32_t>(rank);
@@ -140,6 +140,7 @@ void Scheduler::cta_exited(Cta& cta) {
   --cta.sm().resident_ctas;
   ctas_exited_ = true;
   cta.exit_extensions();
+  for (const auto& observer : cta.shared().observers()) observer->exit();
 }
 
 void Scheduler::retire_clusters() {
@@ -201,6 +202,7 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
   if (executed > budget_)
     report_livelock(fmt::format("more than {} warp instructions have been executed", budget_));
   const std::uint64_t before = executed;
+  const std::vector<Observer*>& observers = machine_.observers().of_instructions();
   Turn turn = Turn::kStopped;
   while (quantum-- > 0) {
     Split& split = warp.splits[warp.current_];
@@ -221,6 +223,7 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
     if (!in.converged || active == warp.live_ || warp.converge(warp.live_, in, active, step)) {
       step = in.handler(warp, in, active);
       ++executed;
+      for (Observer* observer : observers) observer->execute(warp, in, active);
     }
     switch (step) {
       case Step::kNext:
