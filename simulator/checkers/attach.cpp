@@ -19,7 +19,7 @@ class GridChecks final : public Observer {
   void add_cluster(std::shared_ptr<HappensBefore> order) override { races_.add_cluster(std::move(order)); }
   std::unique_ptr<SharedObserver> add_cta(Cta& cta) override { return std::make_unique<SharedChecks>(cta); }
   std::unique_ptr<TensorObserver> add_tensor_memory(Sm&) override {
-    return std::make_unique<TensorMemoryShadow>(options_.tensor_fences);
+    return std::make_unique<TensorMemoryShadow>(options_);
   }
   std::unique_ptr<RegisterObserver> add_warp(Warp& warp) override {
     return std::make_unique<RegisterChecks>(warp.machine().entry().watch, options_.load_waits);

@@ -102,7 +102,7 @@ void MbarrierChecks::invalidate(const Mbarrier& barrier, const ProgramPoint& poi
 void MbarrierChecks::exit(const Mbarrier& barrier) {
   constexpr const char* kWhen = "the CTA has exited";
   barrier.check_not_owed(kWhen);
-  check_bytes(barrier, kWhen, {nullptr, barrier.owner(), -1, -1});
+  if (exit_bytes_) check_bytes(barrier, kWhen, {nullptr, barrier.owner(), -1, -1});
   // Who counts on commits to come in order leaves the earlier ones to the last.
   if (!commit_waits_ || last_commit_.completed <= observed_) return;
   fail(

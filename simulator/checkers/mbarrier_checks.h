@@ -6,15 +6,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "simulator/machine/launch.h"
 #include "simulator/machine/observer.h"
 
 namespace jfa::simulator {
 
 class MbarrierChecks final : public MbarrierObserver {
  public:
-  /// `commit_waits`: RunOptions.
-  MbarrierChecks(int warps, bool commit_waits)
-      : commit_waits_(commit_waits), watchers_(static_cast<std::size_t>(warps)) {}
+  MbarrierChecks(int warps, const RunOptions& options)
+      : commit_waits_(options.commit_waits),
+        exit_bytes_(options.exit_bytes),
+        watchers_(static_cast<std::size_t>(warps)) {}
 
   // These throw kBarrier or kTransaction about the point.
   void arrive(const Mbarrier& barrier, std::uint32_t count, bool completes,
@@ -47,7 +49,7 @@ class MbarrierChecks final : public MbarrierObserver {
   void check_bytes(const Mbarrier& barrier, const char* when, const ProgramPoint& point) const;
   void observe(const Mbarrier& barrier, bool done, std::uint64_t wanted, int warp, const ProgramPoint& point);
 
-  bool commit_waits_;
+  bool commit_waits_, exit_bytes_;
   std::uint64_t observed_ = 0;     // completed phases that some warp has observed
   std::vector<Watcher> watchers_;  // by warp
   Commit last_commit_;

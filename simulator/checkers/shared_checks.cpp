@@ -65,7 +65,7 @@ std::string SharedChecks::explain(std::uint32_t offset, std::uint32_t bytes) con
 }
 
 std::unique_ptr<MbarrierObserver> SharedChecks::add_barrier(int warps) {
-  return std::make_unique<MbarrierChecks>(warps, cta_.machine().config().options.commit_waits);
+  return std::make_unique<MbarrierChecks>(warps, cta_.machine().config().options);
 }
 
 void SharedChecks::use_barrier(std::uint32_t offset, const Epoch& init, const ProgramPoint& point) const {

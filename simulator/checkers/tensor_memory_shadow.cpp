@@ -68,17 +68,17 @@ bool is_copy(TensorMemoryShadow::Order order) {
 // Whether writes of the order run in the order in which they are issued.
 bool in_order_of_issue(TensorMemoryShadow::Order order) { return order != 0 && order != kTensorShiftOrder; }
 
-// Whether the tensor core does an operation of one order, of which this is an access, before those of another
-// that are issued behind it; products of one accumulator apart.
-bool pipelined(TensorMemoryShadow::Order earlier, TensorMemoryShadow::Access access,
-               TensorMemoryShadow::Order later) {
-  if (earlier == 0 || later == 0) return false;  // not of the tensor core
-  if (is_copy(earlier)) return later != kTensorShiftOrder;
-  if (earlier == kTensorShiftOrder) return later != kTensorShiftOrder && later != kTensorCopyOrder;
-  return later == kTensorShiftOrder || (is_copy(later) && access == TensorMemoryShadow::Access::kRead);
-}
+bool is_product(TensorOrder order) { return order > kTensorShiftOrder; }
 
 }  // namespace
+
+bool TensorMemoryShadow::pipelined(Order earlier, Access access, Order later) const {
+  if (earlier == 0 || later == 0) return false;  // not of the tensor core
+  if (is_product(earlier) && is_product(later)) return !product_waits_;
+  if (is_copy(earlier)) return later != kTensorShiftOrder;
+  if (earlier == kTensorShiftOrder) return later != kTensorShiftOrder && later != kTensorCopyOrder;
+  return later == kTensorShiftOrder || (is_copy(later) && access == Access::kRead);
+}
 
 std::string TensorMemoryShadow::describe(const Flight& flight) {
   return fmt::format("tensor memory {} is being {} by {}, issued at {}", flight.region.describe(),

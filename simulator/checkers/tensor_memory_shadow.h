@@ -20,8 +20,8 @@ class TensorMemoryShadow final : public TensorObserver {
   using Access = MemoryAccess;
   using Order = TensorOrder;
 
-  /// fences: whether accesses need tcgen05.fence in between; see RunOptions::tensor_fences.
-  explicit TensorMemoryShadow(bool fences = true) : fences_(fences) {}
+  explicit TensorMemoryShadow(const RunOptions& options = {})
+      : fences_(options.tensor_fences), product_waits_(options.product_waits) {}
 
   /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write,
   /// unless the tensor core does the two in the order of issue (both are writes of one Order, for example):
@@ -95,6 +95,9 @@ class TensorMemoryShadow final : public TensorObserver {
   std::uint32_t intern(const Accessor& accessor);
   std::uint32_t add_record(const Record& record);
   void drop_unused_records();
+  /// Whether the tensor core does an operation of one order, of which this is an access, before those of
+  /// another that are issued behind it; products of one accumulator apart.
+  bool pipelined(Order earlier, Access access, Order later) const;
   /// The tensor core does what was issued earlier before what is issued now, if the threads agree which is
   /// which: what lacks for that, if anything does.
   std::optional<IssueFault> issue_fault(const Issue& earlier, const TensorStrand& earlier_strand,
@@ -113,7 +116,7 @@ class TensorMemoryShadow final : public TensorObserver {
                     const Accessor& accessor, bool synchronous = false) const;
   static std::string describe(const Flight& flight);
 
-  bool fences_ = true;
+  bool fences_, product_waits_;  // see RunOptions
   std::uint64_t time_ = 0;
   std::vector<Flight> flights_;  // some dozens at most
   std::uint64_t ends_so_far_ = 0;

@@ -34,7 +34,10 @@ Mbarrier& barrier_of(Warp& warp, const MbarrierOperands& o, int lane, const Prog
 
 Step init(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<MbarrierOperands>();
-  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+  const LaneMask issuing = issuing_lanes(warp, active, [&] {
+    return same_in_lanes(warp, o.address, active) && same_in_lanes(warp, o.value, false, active);
+  });
+  for_each_lane(warp, in, issuing, [&](int lane, const ProgramPoint& point) {
     const std::uint32_t offset = own_shared_offset_of(warp, o.address, lane, point);
     warp.cta().extension<Mbarriers>().init(offset, warp.lanes<std::uint32_t>(o.value)[lane], point);
   });

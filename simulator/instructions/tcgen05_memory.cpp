@@ -28,9 +28,12 @@ struct TransferData {
   }
 };
 
+constexpr const char *kLoadName = "tcgen05.ld", *kStoreName = "tcgen05.st";
+
 // The address, the same in all lanes, checked against the warp's quarter.
-TensorAddress own_address(Warp& warp, const TransferData& data, LaneMask active, const char* what,
+TensorAddress own_address(Warp& warp, const TransferData& data, LaneMask active, bool reads,
                           const ProgramPoint& point) {
+  const char* const what = reads ? kLoadName : kStoreName;
   const std::uint32_t* values = warp.lanes<std::uint32_t>(data.address.base);
   const std::uint32_t bits = values[std::countr_zero(active)];
   for (int lane = 0; lane < kWarpSize; ++lane) {
@@ -40,9 +43,12 @@ TensorAddress own_address(Warp& warp, const TransferData& data, LaneMask active,
                        values[lane]));
     }
   }
-  const TensorAddress address(bits + static_cast<std::uint32_t>(data.address.displacement));
+  TensorAddress address(bits + static_cast<std::uint32_t>(data.address.displacement));
   const std::uint32_t quarter = static_cast<std::uint32_t>(warp.index() % 4) * 32;
   const bool half_allowed = shape_lanes(data.shape) == 16;
+  // The lanes of a load come from the warp, but for the half of them that a small shape takes.
+  if (reads && !warp.machine().config().options.load_lanes)
+    address.lane = quarter + (half_allowed ? address.lane & 16 : 0);
   if (address.lane != quarter && !(half_allowed && address.lane == quarter + 16)) {
     fail_at(ErrorKind::kTensorMemory, point, address.bits(),
             fmt::format(
@@ -60,14 +66,14 @@ void begin(Warp& warp, const TransferData& data, TensorAddress address, MemoryAc
   CtaTensorMemory::WarpState& own = state.warp(warp.index());
   const bool reads = access == MemoryAccess::kRead;
   auto& pending = reads ? own.loads : own.stores;
-  std::vector<FlightRef> begun;
+  std::vector<CtaTensorMemory::WarpState::Transfer> begun;
   const auto touch = [&](std::uint32_t first_column) {
     const std::uint32_t blocks = (shape_lanes(data.shape) == 32 ? 3u : 1u)
                                  << address.lane / kTensorBlockLanes;
     const TensorRegion region{blocks, first_column, first_column + data.columns()};
     state.memory().check_allocated(state.owner(), region, what, point);
     const FlightRef flight = state.sm().issue(access, region, what, own.strand, 0, point);
-    if (flight.owner != nullptr) begun.push_back(flight);
+    if (flight.owner != nullptr) begun.push_back({flight, &data.watched});
     if (reads) {
       state.memory().check_initialised(region, what, point);
     } else {
@@ -79,15 +85,29 @@ void begin(Warp& warp, const TransferData& data, TensorAddress address, MemoryAc
   pending.insert(pending.end(), begun.begin(), begun.end());
 }
 
+// Without RunOptions::load_waits: what a warp uses has been loaded.
+void finish_used_loads(Warp& warp, const std::vector<std::uint16_t>& used) {
+  auto& state = warp.cta().extension<CtaTensorMemory>();
+  std::erase_if(state.warp(warp.index()).loads, [&](const auto& load) {
+    const auto& loaded = *load.registers;
+    if (std::find_first_of(loaded.begin(), loaded.end(), used.begin(), used.end()) == loaded.end())
+      return false;
+    load.flight.end(state.wait(warp));
+    return true;
+  });
+}
+
 // Runs in place of instructions that use registers of some load: not before its wait::ld.
 Step run_behind_loads(Warp& warp, const Instruction& instruction, LaneMask active) {
   const Entry& entry = warp.machine().entry();
   const RegisterWatch& watch = entry.watch;
   const RegisterWatch::Use& use =
       watch.uses[watch.use_of_pc[static_cast<std::size_t>(&instruction - entry.code.data())]];
-  if (!warp.cta().extension<CtaTensorMemory>().warp(warp.index()).loads.empty())
+  if (!warp.cta().extension<CtaTensorMemory>().warp(warp.index()).loads.empty()) {
+    if (!warp.machine().config().options.load_waits) finish_used_loads(warp, use.registers);
     for (const auto& observer : warp.register_observers)
       observer->access_loaded(use.registers, warp.point(instruction));
+  }
   return use.handler(warp, instruction, active);
 }
 
@@ -120,8 +140,8 @@ void store_rows(Warp& warp, const TransferData& data, TensorMemory& memory, Tens
 Step load_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
-  const TensorAddress address = own_address(warp, data, active, "tcgen05.ld", point);
-  begin(warp, data, address, MemoryAccess::kRead, "tcgen05.ld", point);
+  const TensorAddress address = own_address(warp, data, active, /*reads=*/true, point);
+  begin(warp, data, address, MemoryAccess::kRead, kLoadName, point);
   for (const auto& observer : warp.register_observers) observer->load(data.watched, point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
   if (moves_rows(data, active)) {
@@ -145,8 +165,8 @@ Step load_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask act
 Step store_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
-  const TensorAddress address = own_address(warp, data, active, "tcgen05.st", point);
-  begin(warp, data, address, MemoryAccess::kWrite, "tcgen05.st", point);
+  const TensorAddress address = own_address(warp, data, active, /*reads=*/false, point);
+  begin(warp, data, address, MemoryAccess::kWrite, kStoreName, point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
   if (moves_rows(data, active)) {
     store_rows(warp, data, memory, address);
@@ -170,10 +190,10 @@ Step store_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask ac
   return Step::kNext;
 }
 
-void finish_transfers(Warp& warp, std::vector<FlightRef>& pending) {
+void finish_transfers(Warp& warp, std::vector<CtaTensorMemory::WarpState::Transfer>& pending) {
   if (pending.empty()) return;
   const Epoch event = warp.cta().extension<CtaTensorMemory>().wait(warp);
-  for (const FlightRef& flight : pending) flight.end(event);
+  for (const auto& transfer : pending) transfer.flight.end(event);
   pending.clear();
 }
 

@@ -159,6 +159,7 @@ int Cluster::live_threads() const {
 
 void Cta::note_exit(Warp& warp, LaneMask lanes) {
   live_threads_ -= std::popcount(lanes);
+  if (!machine_.config().options.exit_races) warp.release(lanes, cluster_.barrier_arrivals);
   if (warp.cluster_round == cluster_.barrier_round)
     cluster_.barrier_arrived -= std::popcount(warp.cluster_arrived & lanes);
   if (live_threads_ == 0) exited_ = true;

@@ -180,8 +180,9 @@ void MmaIssue::post() {
     begin_accumulator(cta);
   }
   TensorTickets predecessors = own_.issue(warp_.thread(point_.lane), ticket_);
+  const std::uint64_t queue = warp_.machine().config().options.product_waits ? order_ : own_.product_queue();
   warp_.machine().post(
-      make_mma_operation(point_, order_, std::move(product_), ticket_, std::move(predecessors)));
+      make_mma_operation(point_, queue, std::move(product_), ticket_, std::move(predecessors)));
 }
 
 }  // namespace

@@ -62,8 +62,12 @@ class CtaTensorMemory : public Extension {
 
   struct WarpState {
     TensorStrand strand;
-    std::vector<FlightRef> loads;   // until wait::ld
-    std::vector<FlightRef> stores;  // until wait::st
+    struct Transfer {
+      FlightRef flight;
+      const std::vector<std::uint16_t>* registers;  // of a load, by their index in Entry::watch
+    };
+    std::vector<Transfer> loads;   // until wait::ld
+    std::vector<Transfer> stores;  // until wait::st
   };
 
   TensorMemory& memory() { return sm_.memory; }
@@ -85,6 +89,8 @@ class CtaTensorMemory : public Extension {
   void begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,
                    const TensorStrand& strand, TensorOrder order, const ProgramPoint& point);
 
+  /// The queue of this CTA's products, if they need no waits between them (RunOptions::product_waits).
+  std::uint64_t product_queue() const { return reinterpret_cast<std::uintptr_t>(&events_); }
   /// The queue of this CTA's tcgen05.cp.
   std::uint64_t copy_queue() const { return reinterpret_cast<std::uintptr_t>(&tickets_); }
 

@@ -17,7 +17,7 @@ const ProgramPoint kHere;
 // Watched by what checks the waits of four warps.
 Mbarrier barrier(std::uint32_t count) {
   Mbarrier fresh(count, "mbarrier at shared 0x400");
-  fresh.observe(std::make_unique<MbarrierChecks>(4, /*commit_waits=*/true));
+  fresh.observe(std::make_unique<MbarrierChecks>(4, RunOptions()));
   return fresh;
 }
 
