@@ -217,21 +217,27 @@ void register_async_copy(InstructionTable& table) {
   table.add(
       "cp.async .(ca|cg) .(shared|shared::cta) .global .(L2::cache_hint)? .(L2::64B|L2::128B|L2::256B)?",
       decode_copy);
-  table.add("cp.async.commit_group", [](Decoder& d) { d.emit(commit_async_group); });
-  table.add("cp.async.wait_group", [](Decoder& d) {
-    const std::int64_t keep = d.immediate(0);
-    if (keep < 0) d.fail("a negative number of groups");
-    d.emit(wait_async_group).immediate = keep;
-  });
-  table.add("cp.async.wait_all", [](Decoder& d) { d.emit(wait_all); });
-  table.add("cp.async.mbarrier.arrive .(noinc)? .(shared|shared::cta)? .b64", [](Decoder& d) {
-    AsyncCopyOperands o;
-    o.destination = d.address(0);
-    const AsyncCopyOperands* attached = d.attach(o);
-    Instruction& in = d.emit(mbarrier_arrive);
-    in.extra = attached;
-    in.small[0] = d.has("noinc");
-  });
+  table.add("cp.async.commit_group", [](Decoder& d) { d.emit(commit_async_group); },
+            {.synchronises = {{"cp.async commit_group"}}});
+  table.add("cp.async.wait_group",
+            [](Decoder& d) {
+              const std::int64_t keep = d.immediate(0);
+              if (keep < 0) d.fail("a negative number of groups");
+              d.emit(wait_async_group).immediate = keep;
+            },
+            {.synchronises = {{"cp.async wait_group", "", {.operand = 0, .only_up = true}}}});
+  table.add("cp.async.wait_all", [](Decoder& d) { d.emit(wait_all); },
+            {.synchronises = {{"cp.async wait_group"}}});
+  table.add("cp.async.mbarrier.arrive .(noinc)? .(shared|shared::cta)? .b64",
+            [](Decoder& d) {
+              AsyncCopyOperands o;
+              o.destination = d.address(0);
+              const AsyncCopyOperands* attached = d.attach(o);
+              Instruction& in = d.emit(mbarrier_arrive);
+              in.extra = attached;
+              in.small[0] = d.has("noinc");
+            },
+            {.synchronises = {{"cp.async mbarrier.arrive"}}});
 }
 
 }  // namespace jfa::simulator

@@ -335,7 +335,7 @@ void register_bulk(InstructionTable& table) {
                         " .(tile|tile::gather4)? .mbarrier::complete_tx::bytes .(multicast::cluster)? "
                         ".(cta_group::1|cta_group::2)? .(L2::cache_hint)?",
                         kDims),
-            decode_tensor_load);
+            decode_tensor_load, {.needs = {{TargetNeed::kBlackwell, "cta_group::"}}});
   table.add(fmt::format("cp.async.bulk.tensor .{} .global.shared::cta .(tile|tile::scatter4)? .bulk_group "
                         ".(L2::cache_hint)?",
                         kDims),
@@ -372,14 +372,17 @@ void register_bulk(InstructionTable& table) {
   table.add("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", decode_bulk_peer_copy);
   table.add_hint("cp.async.bulk.prefetch.L2.global .(L2::cache_hint)?");
 
-  table.add("cp.async.bulk.commit_group", [](Decoder& d) { d.emit(commit_bulk_group); });
-  table.add("cp.async.bulk.wait_group .(read)?", [](Decoder& d) {
-    const std::int64_t keep = d.immediate(0);
-    if (keep < 0) d.fail("a negative number of groups");
-    Instruction& in = d.emit(wait_bulk_group);
-    in.immediate = keep;
-    in.small[0] = d.has("read");
-  });
+  table.add("cp.async.bulk.commit_group", [](Decoder& d) { d.emit(commit_bulk_group); },
+            {.synchronises = {{"bulk commit_group"}}});
+  table.add("cp.async.bulk.wait_group .(read)?",
+            [](Decoder& d) {
+              const std::int64_t keep = d.immediate(0);
+              if (keep < 0) d.fail("a negative number of groups");
+              Instruction& in = d.emit(wait_bulk_group);
+              in.immediate = keep;
+              in.small[0] = d.has("read");
+            },
+            {.synchronises = {{"bulk wait_group", "", {.operand = 0, .only_up = true}}}});
 }
 
 }  // namespace jfa::simulator

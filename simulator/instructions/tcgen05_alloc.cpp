@@ -116,19 +116,23 @@ void register_tcgen05_alloc(InstructionTable& table) {
     data.columns = d.source(1, 32);
     d.emit(alloc).extra = d.attach(data);
   });
-  table.add("tcgen05.dealloc.(cta_group::1|cta_group::2).sync.aligned.b32", [](Decoder& d) {
-    d.require_converged();
-    DeallocData data;
-    data.group = cta_group(d);
-    data.address = d.source(0, 32);
-    data.columns = d.source(1, 32);
-    d.emit(dealloc).extra = d.attach(data);
-  });
-  table.add("tcgen05.relinquish_alloc_permit.(cta_group::1|cta_group::2).sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    const int group = cta_group(d);
-    d.emit(relinquish).small[0] = static_cast<std::uint8_t>(group);
-  });
+  table.add("tcgen05.dealloc.(cta_group::1|cta_group::2).sync.aligned.b32",
+            [](Decoder& d) {
+              d.require_converged();
+              DeallocData data;
+              data.group = cta_group(d);
+              data.address = d.source(0, 32);
+              data.columns = d.source(1, 32);
+              d.emit(dealloc).extra = d.attach(data);
+            },
+            {.synchronises = {{"tcgen05.dealloc"}}});
+  table.add("tcgen05.relinquish_alloc_permit.(cta_group::1|cta_group::2).sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              const int group = cta_group(d);
+              d.emit(relinquish).small[0] = static_cast<std::uint8_t>(group);
+            },
+            {.synchronises = {{"tcgen05.relinquish"}}});
 }
 
 }  // namespace jfa::simulator

@@ -270,14 +270,18 @@ void register_tcgen05_memory(InstructionTable& table) {
     check_registers(d, data);
     d.emit(store_tensor_memory).extra = d.attach(std::move(data));
   });
-  table.add("tcgen05.wait::ld.sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    d.emit(wait_loads);
-  });
-  table.add("tcgen05.wait::st.sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    d.emit(wait_stores);
-  });
+  table.add("tcgen05.wait::ld.sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              d.emit(wait_loads);
+            },
+            {.synchronises = {{"tcgen05.wait::ld"}}});
+  table.add("tcgen05.wait::st.sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              d.emit(wait_stores);
+            },
+            {.synchronises = {{"tcgen05.wait::st"}}});
 }
 
 }  // namespace jfa::simulator

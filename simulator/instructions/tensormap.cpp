@@ -169,18 +169,22 @@ void register_tensormap(InstructionTable& table) {
         Row{kSwizzleAtomicity, "b32", true}, Row{kFillMode, "b32", true}})
     table.add(fmt::format("tensormap.replace.tile.{} .(global|shared|shared::cta)? .b1024.{}",
                           name_of(row.field), row.type),
-              [row](Decoder& d) { decode_replace(d, row.field, row.constant); });
+              [row](Decoder& d) { decode_replace(d, row.field, row.constant); },
+              {.needs = {{row.field == kSwizzleAtomicity ? TargetNeed::kBlackwell
+                                                         : TargetNeed::kHopperOrBlackwell}}});
   table.add(
       "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release .(cta|cluster|gpu|sys) "
       ".sync.aligned",
       decode_publication);
   table.add("fence.proxy.tensormap::generic.release .(cta|cluster|gpu|sys)",
-            [](Decoder& d) { d.emit(release_tensor_maps); });
-  table.add("fence.proxy.tensormap::generic.acquire .(cta|cluster|gpu|sys)", [](Decoder& d) {
-    const AddressOperand map = d.address(0);
-    check_size(d, 1);
-    d.emit(acquire).extra = d.attach(map);
-  });
+            [](Decoder& d) { d.emit(release_tensor_maps); }, {.synchronises = {{"fence.proxy"}}});
+  table.add("fence.proxy.tensormap::generic.acquire .(cta|cluster|gpu|sys)",
+            [](Decoder& d) {
+              const AddressOperand map = d.address(0);
+              check_size(d, 1);
+              d.emit(acquire).extra = d.attach(map);
+            },
+            {.synchronises = {{"fence.proxy"}}});
 }
 
 }  // namespace jfa::simulator

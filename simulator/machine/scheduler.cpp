@@ -33,10 +33,7 @@ Scheduler::~Scheduler() {
 Engine Scheduler::engine_of(const AsyncOperation& operation) const {
   const Instruction* instruction = operation.issue().instruction;
   if (instruction == nullptr) return Engine::kCopy;
-  const std::string_view text = machine_.entry().statements[instruction->statement].text;
-  if (text.find("tcgen05.commit") != text.npos) return Engine::kCommit;
-  const bool product = text.find("tcgen05.") != text.npos || text.find("wgmma.") != text.npos;
-  return product ? Engine::kTensorCore : Engine::kCopy;
+  return machine_.entry().statements[instruction->statement].engine;
 }
 
 // --- Residency
