@@ -30,7 +30,7 @@ def _ordered(blocks):
 
 
 def document_mask(query_offset, key_offset, window=None):
-    """BlockMask of the attention of each sequence's queries to its own keys, with |i - j| <= window."""
+    """BlockMask of the attention of each sequence's queries to its own keys. window: a shapes.Window or None."""
     query_rows, key_rows = int(query_offset[-1]), int(key_offset[-1])
     sequence, position = _rows(query_offset, query_rows)
     key_sequence, key_position = _rows(key_offset, key_rows)
@@ -39,8 +39,10 @@ def document_mask(query_offset, key_offset, window=None):
     start, end = key_offset.long()[sequence], key_offset.long()[sequence + 1]
     first, last = start, end
     if window is not None:
-        first = torch.minimum(start + (position - window).clamp(min=0), end)
-        last = torch.minimum(start + position + window + 1, end)
+        ends = key_offset.diff() - query_offset.diff() if window.at_ends else torch.zeros_like(query_offset[1:])
+        position = position + ends.long()[sequence]  # where a query stands among the keys
+        first, last = window.seen(position, end - start)
+        first, last = torch.minimum(start + first, end), start + last.clamp(min=-1) + 1
 
     top = torch.arange(0, query_rows, BLOCK, device=query_offset.device)
     bottom = (top + BLOCK - 1).clamp(max=query_rows - 1)
@@ -57,7 +59,9 @@ def document_mask(query_offset, key_offset, window=None):
         same = sequence[query] == key_sequence[key]
         if window is None:
             return same
-        return same & ((position[query] - key_position[key]).abs() <= window)
+        ahead = key_position[key] - position[query]
+        same = same if window.left is None else same & (ahead >= -window.left)
+        return same if window.right is None else same & (ahead <= window.right)
 
     count, index = _ordered(seen & ~full)
     full_count, full_index = _ordered(full)

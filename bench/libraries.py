@@ -5,6 +5,7 @@ import torch
 
 import jfa
 from document_mask import document_mask
+from shapes import Window
 
 
 class Unfit(Exception):
@@ -89,7 +90,11 @@ class Varlen(_Autograd):
 
         problem = data.problem
         self.varlen_attn = varlen_attn
-        self.window = (-1, -1) if problem.window is None else (problem.window, problem.window)
+        self.window = (-1, -1)
+        if problem.window is not None:
+            if not (problem.window.at_ends or problem.self_attention):
+                raise Unfit("windows are aligned to the sequences' ends")
+            self.window = tuple(-1 if side is None else side for side in (problem.window.left, problem.window.right))
         self.longest = int(problem.query_lengths.max()), int(problem.key_lengths.max())
         super().__init__(data, [data.repeated_query(), data.repeated_heads(data.key), data.repeated_heads(data.value)],
                          backward)
@@ -105,8 +110,9 @@ class Cudnn(_Autograd):
     name = "cudnn"
 
     def __init__(self, data, backward):
-        if not data.problem.dense or data.problem.window is not None:
-            raise Unfit("dense shapes only")
+        self.causal = data.problem.window == Window(None, 0)
+        if not data.problem.dense or not (self.causal or data.problem.window is None):
+            raise Unfit("dense shapes only, causal or without a window")
         self.batch = data.problem.batch
         packed = data.repeated_query(), data.repeated_heads(data.key), data.repeated_heads(data.value)
         super().__init__(data, [self.laid_out(tensor) for tensor in packed], backward)
@@ -115,7 +121,7 @@ class Cudnn(_Autograd):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            return torch.nn.functional.scaled_dot_product_attention(*self.inputs)
+            return torch.nn.functional.scaled_dot_product_attention(*self.inputs, is_causal=self.causal)
 
     def laid_out(self, tensor):
         return tensor.unflatten(0, (self.batch, -1)).transpose(1, 2)
@@ -160,13 +166,17 @@ class Jfa:
     def __init__(self, data, backward):
         problem = data.problem
         self.data = data
-        self.arguments = (data.query, data.key, data.value, data.query_offset, data.key_offset, None, problem.window,
-                          problem.shared_query, None)
+        window = problem.window
+        self.window = {} if window is None else {"window": (window.left, window.right), "alignment":
+                                                 "bottom_right" if window.at_ends else "top_left"}
+        sides = window and [-1 if side is None else side for side in (window.left, window.right)]
+        self.arguments = (data.query, data.key, data.value, data.query_offset, data.key_offset, None,
+                          window and [*sides, int(window.at_ends)], problem.shared_query, None)
         self.saved = torch.ops.jfa.attention(*self.arguments) if backward else None  # compiles, too
 
     def forward(self):
-        query, key, value, query_offset, key_offset, _, window, shared_query, _ = self.arguments
-        return jfa.attention(query, key, value, query_offset, key_offset, window=window, broadcast_q=shared_query)
+        query, key, value, query_offset, key_offset, _, _, shared_query, _ = self.arguments
+        return jfa.attention(query, key, value, query_offset, key_offset, **self.window, broadcast_q=shared_query)
 
     def backward(self):
         return torch.ops.jfa.attention_backward(self.data.output_grad, None, *self.saved, *self.arguments)

@@ -17,14 +17,38 @@ def _offsets(lengths):
     return torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]).to(torch.int32)
 
 
+@dataclass(frozen=True)
+class Window:
+    """What a query sees beside the key that it stands at; None: all of that side."""
+
+    left: int | None
+    right: int | None
+    at_ends: bool = False  # query i stands at key i + keys - queries, not at key i
+
+    @classmethod
+    def of(cls, value):
+        """Of a shapes file: a number, or text as the command's --window takes it; None without a window."""
+        if value is None or isinstance(value, int):
+            return None if value is None else cls(value, value)
+        words = value.removesuffix(":bottom_right").split(":")
+        sides = ["all", "0"] if words == ["causal"] else words * 2 if len(words) == 1 else words
+        left, right = (None if side == "all" else int(side) for side in sides)
+        return cls(left, right, value.endswith(":bottom_right"))
+
+    def seen(self, place, keys):
+        """(first, last) key that queries at these places see; none if first > last."""
+        first = torch.zeros_like(place) if self.left is None else (place - self.left).clamp(min=0)
+        last = keys - 1 + torch.zeros_like(place)
+        return first, last if self.right is None else torch.minimum(place + self.right, last)
+
+
 def _pairs(query_lengths, key_lengths, window):
     """(query, key) pairs of one head."""
     if window is None:
         return int((query_lengths * key_lengths).sum())
     pairs = 0
     for queries, keys in zip(query_lengths.tolist(), key_lengths.tolist()):
-        i = torch.arange(queries)
-        first, last = (i - window).clamp(min=0), (i + window).clamp(max=keys - 1)
+        first, last = window.seen(torch.arange(queries) + (keys - queries if window.at_ends else 0), keys)
         pairs += int((last - first + 1).clamp(min=0).sum())
     return pairs
 
@@ -37,7 +61,7 @@ class Problem:
     heads: int
     groups: int  # query heads per key head
     head_dim: int
-    window: int | None
+    window: Window | None
     query_lengths: torch.Tensor
     key_lengths: torch.Tensor
     pairs: int = field(init=False)
@@ -75,6 +99,11 @@ class Problem:
         return _offsets(self.key_lengths)
 
     @property
+    def self_attention(self):
+        """Queries and keys have the same lengths, so that it is one where a window counts from."""
+        return bool((self.query_lengths == self.key_lengths).all())
+
+    @property
     def dense(self):
         """All sequences are as long as each other."""
         return all(int(lengths.min()) == int(lengths.max()) for lengths in (self.query_lengths, self.key_lengths))
@@ -108,5 +137,5 @@ def load(path):
         else:
             query_lengths = _draw_lengths(generator, batch, shape["max_q"], shape["fill_q"])
         problems.append(Problem(shape["name"], shape["kind"], batch, shape["heads"], shape.get("groups", 1),
-                                shape["head_dim"], shape.get("window"), query_lengths, key_lengths))
+                                shape["head_dim"], Window.of(shape.get("window")), query_lengths, key_lengths))
     return problems

@@ -33,7 +33,13 @@ std::string shared_constants(const KernelPlan& plan) {
            "columns of a row on chip; the tensor maps pad and clip head_dim");
   constant(text, "kGroups", spec.groups, "query heads per key/value head");
   flag(text, "kBroadcastQuery", spec.broadcast_q, "one query sequence for every batch entry");
-  if (spec.window) constant(text, "kWindow", *spec.window, "|i - j| <= kWindow");
+  if (const Visibility& visible = spec.visibility; !visible.full()) {
+    constant(text, "kLeft", visible.left.value_or(-1),
+             "keys before the one a query stands at; negative: all");
+    constant(text, "kRight", visible.right.value_or(-1), "keys behind it");
+    flag(text, "kBottomRight", visible.alignment == Alignment::bottom_right,
+         "the last query stands at the last key, else the first at the first");
+  }
   constant(text, "kTileRows", plan.query_tile, "of a query or key tile, as the work list counts them");
   constant(text, "kItemStages", plan.item_stages, "work items drawn ahead");
   constant(text, "kSwizzleBytes", plan.operand.swizzle_bytes, "as wide as a tensor-map box");

@@ -12,8 +12,21 @@ namespace {
 
 constexpr std::array<int, 5> kPaddedDims{16, 32, 64, 96, 128};
 
-// Sequences are shorter than 2^30 rows, so a wider window hides no pair.
-constexpr std::int64_t kWidestWindow = (std::int64_t{1} << 30) - 1;
+constexpr std::string_view kBottomRightName = "br";
+
+// "-w64" for both sides, "-l128-r0" for one and the other; nothing for an unbounded one.
+std::string short_name(const Visibility& visibility) {
+  std::string text;
+  if (visibility.left && visibility.left == visibility.right) {
+    text = fmt::format("-w{}", *visibility.left);
+  } else {
+    if (visibility.left) text += fmt::format("-l{}", *visibility.left);
+    if (visibility.right) text += fmt::format("-r{}", *visibility.right);
+  }
+  if (visibility.alignment == Alignment::bottom_right) text += fmt::format("-{}", kBottomRightName);
+  return text;
+}
+
 // A head index is computed in 32 bits; no model comes near.
 constexpr std::int64_t kMostGroups = 65536;
 
@@ -42,15 +55,15 @@ Result<KernelSpec> specialize(const Configuration& configuration, Target target)
       break;
     }
   }
-  if (configuration.window) {
-    if (*configuration.window < 0) {
-      return Status::invalid_argument(
-          fmt::format("window {} is negative; leave it out for no window", *configuration.window));
-    }
-    if (*configuration.window <= kWidestWindow)
-      spec.window = static_cast<std::int32_t>(*configuration.window);
-  }
+  const Result<Visibility> visibility = visibility_of(configuration.window);
+  if (!visibility) return visibility.status();
+  spec.visibility = *visibility;
   spec.broadcast_q = configuration.broadcast_q;
+  if (spec.broadcast_q && spec.visibility.alignment == Alignment::bottom_right) {
+    return Status::unsupported(
+        fmt::format("window '{}' with broadcast_q: a shared query is aligned top_left only",
+                    window_text(spec.visibility)));
+  }
   if (configuration.groups < 1 || configuration.groups > kMostGroups) {
     return Status::invalid_argument(
         fmt::format("groups {} is not between 1 and {}", configuration.groups, kMostGroups));
@@ -72,7 +85,7 @@ Configuration configuration_of(const AttentionCall& call) {
 std::string name(const KernelSpec& spec) {
   std::string text = fmt::format("{}-{}-d{}", spec.pass == Pass::forward ? "forward" : "backward",
                                  row_of(spec.dtype).name, spec.padded_dim);
-  if (spec.window) text += fmt::format("-w{}", *spec.window);
+  text += short_name(spec.visibility);
   if (spec.broadcast_q) text += "-pma";
   if (spec.groups != 1) text += fmt::format("-g{}", spec.groups);
   return text + fmt::format("-{}", to_string(spec.target));
@@ -87,15 +100,22 @@ std::optional<KernelSpec> spec_named(std::string_view text) {
     const auto number = [&](auto* value) {
       return std::from_chars(word.data() + 1, word.data() + word.size(), *value).ec == std::errc();
     };
-    std::int32_t window = 0;
+    std::int32_t side = 0;
+    Visibility& visibility = spec.visibility;
     if (first) {
       spec.pass = word == "backward" ? Pass::backward : Pass::forward;
     } else if (const DTypeRow* row = find_dtype(word)) {
       spec.dtype = row->dtype;
     } else if (word == "pma") {
       spec.broadcast_q = true;
-    } else if (word.starts_with('w') && number(&window)) {
-      spec.window = window;
+    } else if (word.starts_with('w') && number(&side)) {
+      visibility.left = visibility.right = side;
+    } else if (word.starts_with('l') && number(&side)) {
+      visibility.left = side;
+    } else if (word.starts_with('r') && number(&side)) {
+      visibility.right = side;
+    } else if (word == kBottomRightName) {
+      visibility.alignment = Alignment::bottom_right;
     } else if (const Result<Target> target = parse_target(word)) {
       spec.target = *target;
     } else if (word.starts_with('d')) {

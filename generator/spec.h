@@ -7,6 +7,7 @@
 #include <string>
 
 #include "generator/target.h"
+#include "generator/visibility.h"
 #include "jfa/attention.h"
 
 namespace jfa {
@@ -14,8 +15,8 @@ namespace jfa {
 struct KernelSpec {
   Pass pass = Pass::forward;
   DType dtype = DType::bf16;
-  int padded_dim = 128;                // 16, 32, 64, 96, 128: head_dims that share it share the kernel
-  std::optional<std::int32_t> window;  // nullopt also for windows wider than any sequence
+  int padded_dim = 128;  // 16, 32, 64, 96, 128: head_dims that share it share the kernel
+  Visibility visibility;
   bool broadcast_q = false;
   int groups = 1;
   Target target = Target::sm_100f;

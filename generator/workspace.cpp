@@ -94,7 +94,10 @@ BackwardWorkspaceMap backward_workspace_map(const KernelPlan& plan, const Backwa
   const WorkspaceShape& call = shape.call;
   BackwardWorkspaceMap map;
   // Rows that no sequence owns, before the first and behind the last, are tiled as if they were two more.
-  const std::int64_t sequences = call.batch + 2;
+  // Of sequences aligned at their ends the rows at the beginning that see nothing are, of one side, another
+  // one.
+  const bool aligned_at_ends = plan.spec.visibility.alignment == Alignment::bottom_right;
+  const std::int64_t sequences = call.batch * (aligned_at_ends ? 2 : 1) + 2;
   map.key_tile_capacity = most_tiles(call.key_rows, sequences, plan.key_tile);
   std::int64_t partial_elements = 0;
   if (plan.spec.broadcast_q) {

@@ -98,7 +98,7 @@ void solve_head(const Problem& problem, const Sequence& sequence, std::int64_t q
     const Row row{solution.output.data() + element,
                   solution.lse.data() + query_head * solution.rows + output_row,
                   solution.rounding.data() + element};
-    const Interval visible = visible_keys(i, sequence.key_rows, problem.window);
+    const Interval visible = visible_keys(i, sequence.query_rows, sequence.key_rows, problem.window);
     if (visible.begin >= visible.end) {
       *row.lse = kNegativeInfinity;
       continue;

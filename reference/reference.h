@@ -44,7 +44,7 @@ struct Problem {
   std::vector<std::int64_t> query_offset;
   std::vector<std::int64_t> key_offset;
   std::optional<std::vector<std::int64_t>> output_offset;
-  std::optional<std::int64_t> window;
+  std::optional<Window> window;
   bool broadcast_q = false;
   std::optional<double> scale;
 };

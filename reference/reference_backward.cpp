@@ -71,7 +71,7 @@ double absolute_roundoff(DType dtype) { return dtype == DType::fp16 ? 0x1p-25 : 
 void differentiate_row(const Problem& problem, const Head<double>& head, std::int64_t i, double lse_grad,
                        std::vector<double>& weights, std::vector<double>& products,
                        HeadGradients& gradients) {
-  const Interval visible = visible_keys(i, head.key.rows, problem.window);
+  const Interval visible = visible_keys(i, head.query.rows, head.key.rows, problem.window);
   if (visible.begin >= visible.end) return;
   const std::int64_t dim = head.key.dim;
   const double scale = scale_of(problem);
@@ -128,7 +128,7 @@ void differentiate_row(const Problem& problem, const Head<double>& head, std::in
 // Of an eager framework; `sum` holds fp32 sums of 16-bit products.
 void differentiate_row(const Problem& problem, const Head<float>& head, std::int64_t i, double lse_grad,
                        std::vector<float>& weights, std::vector<float>& products, HeadGradients& gradients) {
-  const Interval visible = visible_keys(i, head.key.rows, problem.window);
+  const Interval visible = visible_keys(i, head.query.rows, head.key.rows, problem.window);
   if (visible.begin >= visible.end) return;
   const DType dtype = problem.dtype;
   const std::int64_t dim = head.key.dim;

@@ -21,12 +21,33 @@ struct Interval {
   std::int64_t end = 0;
 };
 
-/// Keys that query row i of its sequence sees. No sum here can overflow for a window up to 2^63 - 1.
-inline Interval visible_keys(std::int64_t i, std::int64_t key_rows, std::optional<std::int64_t> window) {
+/// Of `rows` rows those from `back` before `place` to `ahead` behind it, nullopt: all of that side. No sum
+/// here can overflow for sides up to 2^63 - 1, places between -2^62 and 2^62.
+inline Interval rows_around(std::int64_t place, std::int64_t rows, std::optional<std::int64_t> back,
+                            std::optional<std::int64_t> ahead) {
+  const std::int64_t begin = back && *back < place ? place - *back : 0;
+  const std::int64_t end = ahead && *ahead < rows - place ? place + *ahead + 1 : rows;
+  return {std::clamp<std::int64_t>(begin, 0, rows), std::clamp<std::int64_t>(end, 0, rows)};
+}
+
+/// The key that the first query stands at: negative if it comes before all keys.
+inline std::int64_t first_place(std::int64_t query_rows, std::int64_t key_rows,
+                                const std::optional<Window>& window) {
+  return window && window->alignment == Alignment::bottom_right ? key_rows - query_rows : 0;
+}
+
+/// Keys that query row i of its sequence sees, by the definition of Window; empty if begin >= end.
+inline Interval visible_keys(std::int64_t i, std::int64_t query_rows, std::int64_t key_rows,
+                             const std::optional<Window>& window) {
   if (!window) return {0, key_rows};
-  const std::int64_t begin = i > *window ? i - *window : 0;
-  const std::int64_t end = *window >= key_rows - i ? key_rows : i + *window + 1;
-  return {std::min(begin, key_rows), std::min(end, key_rows)};
+  return rows_around(i + first_place(query_rows, key_rows, window), key_rows, window->left, window->right);
+}
+
+/// Queries that see key row j of its sequence.
+inline Interval visible_queries(std::int64_t j, std::int64_t query_rows, std::int64_t key_rows,
+                                const std::optional<Window>& window) {
+  if (!window) return {0, query_rows};
+  return rows_around(j - first_place(query_rows, key_rows, window), query_rows, window->right, window->left);
 }
 
 /// Rows of one head of a tensor, laid out so that every inner loop runs over contiguous memory and needs no

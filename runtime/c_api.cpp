@@ -98,6 +98,7 @@ Status convert_enum(std::string_view name, std::int32_t value, std::int32_t coun
 
 constexpr std::int32_t kDtypes = JFA_FP16 + 1;
 constexpr std::int32_t kOffsetTypes = JFA_INT64 + 1;
+constexpr std::int32_t kAlignments = JFA_BOTTOM_RIGHT + 1;
 constexpr std::int32_t kPasses = JFA_BACKWARD + 1;
 
 // So that a later version may give the field a meaning.
@@ -147,6 +148,25 @@ Status convert_tuning(const char* text, jfa::Tuning* values, const jfa::Tuning**
   return {};
 }
 
+// Of jfa_call and jfa_configuration, which have the same fields for it.
+template <class Structure>
+Status convert_window(const Structure& in, std::optional<jfa::Window>* out) {
+  jfa::Alignment alignment{};
+  if (Status status = convert_enum("alignment", in.alignment, kAlignments, &alignment); !status.ok())
+    return status;
+  if (in.has_window && (in.has_window_left || in.has_window_right)) {
+    return in.has_window_left ? invalid("window is {}, and window_left {}", in.window, in.window_left)
+                              : invalid("window is {}, and window_right {}", in.window, in.window_right);
+  }
+  if (!in.has_window && !in.has_window_left && !in.has_window_right) return {};
+  jfa::Window window;
+  if (in.has_window || in.has_window_left) window.left = in.has_window ? in.window : in.window_left;
+  if (in.has_window || in.has_window_right) window.right = in.has_window ? in.window : in.window_right;
+  window.alignment = alignment;
+  *out = window;
+  return {};
+}
+
 // What `out` points to lies in `tuning`.
 Status convert(const jfa_call& given, jfa::AttentionCall* out, jfa::Tuning* tuning) {
   jfa_call in;
@@ -166,7 +186,8 @@ Status convert(const jfa_call& given, jfa::AttentionCall* out, jfa::Tuning* tuni
     Status status = convert("output_offset", in.output_offset, &out->output_offset.emplace());
     if (!status.ok()) return status;
   }
-  if (in.has_window) out->window = in.window;
+  if (Status status = convert_window(in, &out->window); !status.ok()) return status;
+  if (Status status = check_reserved("jfa_call", in.reserved2); !status.ok()) return status;
   if (in.has_scale) out->scale = in.scale;
   out->deterministic = in.deterministic != 0;
   return convert_tuning(in.tuning, tuning, &out->tuning);
@@ -180,7 +201,8 @@ Status convert(const jfa_configuration& given, jfa::Configuration* out, jfa::Tun
   if (Status status = convert_enum("pass", in.pass, kPasses, &out->pass); !status.ok()) return status;
   if (Status status = convert_enum("dtype", in.dtype, kDtypes, &out->dtype); !status.ok()) return status;
   out->head_dim = in.head_dim;
-  if (in.has_window) out->window = in.window;
+  if (Status status = convert_window(in, &out->window); !status.ok()) return status;
+  if (Status status = check_reserved("jfa_configuration", in.reserved); !status.ok()) return status;
   out->broadcast_q = in.broadcast_q != 0;
   if (in.groups != 0) out->groups = in.groups;
   if (in.target) out->target = in.target;

@@ -21,7 +21,7 @@ std::string precompile_command(const KernelSource& source) {
   std::string command = fmt::format(
       "jfa precompile --target {} --pass {} --head-dim {} --dtype {}", to_string(spec.target),
       spec.pass == Pass::forward ? "forward" : "backward", spec.padded_dim, row_of(spec.dtype).name);
-  if (spec.window) command += fmt::format(" --window {}", *spec.window);
+  if (!spec.visibility.full()) command += fmt::format(" --window {}", window_text(spec.visibility));
   if (spec.broadcast_q) command += " --broadcast-q";
   if (spec.groups != 1) command += fmt::format(" --groups {}", spec.groups);
   if (has_line_info(source) && !is_virtual(spec.target)) command += " --line-info";

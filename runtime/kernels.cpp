@@ -184,9 +184,11 @@ KernelTable::~KernelTable() {
 
 std::size_t KernelTable::bucket_of(const KernelQuery& query) {
   const KernelSpec& spec = query.spec;
-  std::size_t hash = static_cast<std::size_t>(spec.window ? *spec.window + 1 : 0);
-  for (const int field : {static_cast<int>(spec.pass), static_cast<int>(spec.dtype), spec.padded_dim,
-                          static_cast<int>(spec.broadcast_q), spec.groups, static_cast<int>(spec.target),
+  std::size_t hash = 0;
+  for (const int field : {spec.visibility.left.value_or(-1), spec.visibility.right.value_or(-1),
+                          static_cast<int>(spec.visibility.alignment), static_cast<int>(spec.pass),
+                          static_cast<int>(spec.dtype), spec.padded_dim, static_cast<int>(spec.broadcast_q),
+                          spec.groups, static_cast<int>(spec.target),
                           int{query.size.items} + 32 * query.size.query_rows + 1024 * query.size.key_rows})
     hash = hash * 31 + static_cast<std::size_t>(field);
   return hash % std::tuple_size_v<decltype(buckets_)>;

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "formats/strict_json.h"
+#include "generator/visibility.h"
+#include "reference/reference_head.h"
 #include "tools/sweep.h"
 
 namespace jfa::tools {
@@ -60,7 +62,7 @@ class ShapeReader {
     } else if (kind != "self") {
       refuse(fmt::format("has kind '{}': self, cross and pma are known", shown(kind)), "kind");
     }
-    if (entry_.contains("window")) number("window", 0, &shape.window.emplace());
+    if (entry_.contains("window")) window(&shape.window);
     std::int64_t seed = shape.seed;
     optional_number("seed", 0, &seed);
     shape.seed = static_cast<std::uint32_t>(seed);
@@ -107,6 +109,26 @@ class ShapeReader {
     }
   }
 
+  // A number, or text as the commands' --window takes it.
+  void window(std::optional<Window>* value) {
+    const char* const field = "window";
+    const Json& json = entry_.at(field);
+    if (!json.is_string()) {
+      std::int64_t both = 0;
+      number(field, 0, &both);
+      *value = both;
+      return;
+    }
+    known_.push_back(field);
+    const Result<std::optional<Window>> parsed = parse_window(json.get_ref<const std::string&>());
+    const Status status = parsed ? visibility_of(*parsed).status() : parsed.status();
+    if (!status.ok()) {
+      refuse(fmt::format("has {}", status.message()), field);
+      return;
+    }
+    *value = *parsed;
+  }
+
   void optional_number(const char* field, std::int64_t least, std::int64_t* value) {
     known_.push_back(field);
     if (entry_.contains(field)) number(field, least, value);
@@ -130,6 +152,8 @@ class ShapeReader {
     }
     if (shape.heads % shape.groups != 0)
       refuse(fmt::format("has {} heads, not a multiple of its {} groups", shape.heads, shape.groups));
+    if (shape.kind == Kind::kPma && shape.window && shape.window->alignment == Alignment::bottom_right)
+      refuse("has a window that is aligned bottom_right, of a shared query", "window");
     const std::int64_t longest = std::max({shape.max_kv, shape.max_q, shape.q_len});
     if (longest > 0 && shape.batch >= kRowLimit / longest)
       refuse(fmt::format("may have 2^30 rows or more: batch {} of length {}", shape.batch, longest));
@@ -163,14 +187,13 @@ std::vector<std::int64_t> draw_lengths(std::mt19937& generator, std::int64_t bat
   return lengths;
 }
 
-// Pairs of one sequence with |i - j| <= window.
-std::int64_t pairs_of(std::int64_t queries, std::int64_t keys, std::optional<std::int64_t> window) {
+// Pairs of one sequence that the window keeps.
+std::int64_t pairs_of(std::int64_t queries, std::int64_t keys, const std::optional<Window>& window) {
   if (!window) return queries * keys;
   std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < queries; ++i) {
-    const std::int64_t first = std::max<std::int64_t>(i - *window, 0);
-    const std::int64_t last = std::min(i + *window, keys - 1);
-    pairs += std::max<std::int64_t>(last - first + 1, 0);
+    const reference::Interval seen = reference::visible_keys(i, queries, keys, window);
+    pairs += std::max<std::int64_t>(seen.end - seen.begin, 0);
   }
   return pairs;
 }

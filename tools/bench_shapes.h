@@ -27,7 +27,7 @@ struct BenchShape {
   std::int64_t q_len = 0;  // pma
   std::int64_t max_kv = 0;
   double fill_kv = 1;
-  std::optional<std::int64_t> window;
+  std::optional<Window> window;
   std::uint32_t seed = 17;
 
   std::int64_t key_heads() const { return heads / groups; }

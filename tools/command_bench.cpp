@@ -16,6 +16,7 @@
 #include "jfa/version.h"
 #include "runtime/device.h"
 #include "tools/bench_data.h"
+#include "tools/bench_model.h"
 #include "tools/bench_overhead.h"
 #include "tools/bench_shapes.h"
 #include "tools/bench_timer.h"
@@ -37,6 +38,7 @@ struct BenchOptions {
   int repeats = 15;
   std::optional<std::string> json_file;
   bool overhead = false;
+  bool details = false;
 };
 
 // What the rates are compared with.
@@ -167,6 +169,28 @@ int run_shapes(Device& device, const std::vector<BenchShape>& shapes, const Benc
   return exit_code;
 }
 
+#ifdef JFA_HAS_SIMULATOR
+// What the timing model says instead of a clock.
+int run_models(Device& device, const std::vector<BenchShape>& shapes, const BenchOptions& options,
+               Pass pass) {
+  int exit_code = kSuccess;
+  tell(fmt::format("{} on {}: times of a model, nothing is measured\n", options.pass, device.name()));
+  for (const BenchShape& shape : shapes) {
+    const Result<std::string> text = model_shape(device, draw(shape), pass, options.details);
+    if (text) {
+      tell(*text);
+      std::fflush(stdout);
+      continue;
+    }
+    note(kBenchCommand,
+         fmt::format("{}: {}\n{}", shape.name, text.status().message(), text.status().detail()));
+    exit_code = kNegative;
+  }
+  return exit_code;
+}
+
+#endif
+
 int run_overhead(Device& device, Json& json) {
   const Result<Overhead> overhead = measure_overhead(device);
   if (!overhead) return fail(kBenchCommand, overhead.status());
@@ -198,6 +222,9 @@ int bench(const BenchOptions& options) {
   if (!json_file) return fail(kBenchCommand, json_file.status());
   Result<Device> device = Device::open(options.device);
   if (!device) return fail(kBenchCommand, device.status());
+#ifdef JFA_HAS_SIMULATOR
+  if (times_launches(*device)) return run_models(*device, *shapes, options, *pass);
+#endif
   const Device::Impl& impl = device->impl();
   int driver_version = 0;
   (void)impl.driver.cuDriverGetVersion(&driver_version);  // for the record only
@@ -251,6 +278,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->type_name("OUT");
   command.add_flag("--overhead", options->overhead,
                    "the host's time for one call, beside that of the same bare launches");
+  command.add_flag("--details", options->details,
+                   "of a simulated GPU with timing=1: what the warps of each entry waited for");
   command.callback([options, &exit_code] { exit_code = bench(*options); });
 }
 

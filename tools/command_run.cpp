@@ -16,6 +16,7 @@
 #include "tools/attention_file.h"
 #include "tools/command_line.h"
 #include "tools/device_run.h"
+#include "tools/kernel_options.h"
 #include "tools/option_checks.h"
 #include "tools/progress.h"
 
@@ -150,9 +151,14 @@ void add_run_command(CLI::App& app, int& exit_code) {
           "cuda:N, or a simulated GPU such as sim:sm_100a or 'sim:sm_100a?sms=4'; default: cuda:0 if there "
           "is one, else sim:sm_100a")
       ->type_name("DEVICE");
-  whole<std::int64_t>(command.add_option("--window", options->request.window,
-                                         "keep the pairs with |i - j| <= W; 0 is the diagonal"))
-      ->type_name("W");
+  command
+      .add_option_function<std::string>(
+          "--window",
+          [options](const std::string& text) { options->request.window = parse_window(text).value(); },
+          std::string(kWindowHelp))
+      ->type_name("WINDOW")
+      ->default_str("none")
+      ->check([](const std::string& text) { return parse_window(text).status().message(); });
   command.add_flag("--broadcast-q", options->request.broadcast_q,
                    "query is one sequence that reads every sequence's keys");
   finite(command.add_option("--scale", options->request.scale,

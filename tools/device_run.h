@@ -13,7 +13,7 @@ namespace jfa::tools {
 
 /// What the file does not say.
 struct RunRequest {
-  std::optional<std::int64_t> window;
+  std::optional<Window> window;
   bool broadcast_q = false;
   std::optional<double> scale;
   bool backward = false;

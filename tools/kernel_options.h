@@ -8,6 +8,13 @@
 
 namespace jfa::tools {
 
+/// What --window says, of every command that has it.
+inline constexpr std::string_view kWindowHelp =
+    "which keys a query sees: none hides none, W keeps the pairs with |i - j| <= W, causal those with j <= "
+    "i, "
+    "L:R the L keys before i and R behind it (each a number or all); :bottom_right behind it lines up the "
+    "sequences' ends, j with i + keys - queries";
+
 /// Fields: KernelFields, or Sweep for options that take lists. --head-dim is required of one kernel.
 template <class Fields>
 void add_kernel_options(CLI::App& command, Fields& fields) {
@@ -23,7 +30,7 @@ void add_kernel_options(CLI::App& command, Fields& fields) {
   add("--pass", fields.pass, "of the attention", "forward|backward")->capture_default_str();
   whole<std::int64_t>(add("--head-dim", fields.head_dim, "a multiple of 8, 8 to 128", "D"))->required(!kMany);
   add("--dtype", fields.dtype, "of the tensors", "bf16|fp16")->capture_default_str();
-  add("--window", fields.window, "keeps the pairs with |i - j| <= W; or none", "W")->capture_default_str();
+  add("--window", fields.window, std::string(kWindowHelp).c_str(), "WINDOW")->capture_default_str();
   whole<std::int64_t>(add("--groups", fields.groups, "query heads per key head", "G"))->capture_default_str();
   command.add_flag_function(
       "--broadcast-q", [&fields](std::int64_t) { fields.broadcast_q = {true}; },

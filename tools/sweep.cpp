@@ -51,7 +51,9 @@ class EntryReader {
              (!item.is_number_unsigned() || item.get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
     };
     const auto as_number = [](const Json& item) { return item.get<std::int64_t>(); };
-    const auto as_window = [](const Json& item) { return item.is_null() ? "none" : item.dump(); };
+    const auto as_window = [](const Json& item) {
+      return item.is_null() ? "none" : item.is_string() ? item.get<std::string>() : item.dump();
+    };
     if (field == "pass") return read_values(sweep.pass, field, value, &Json::is_string, as_text);
     if (field == "dtype") return read_values(sweep.dtype, field, value, &Json::is_string, as_text);
     if (field == "target") return read_values(sweep.target, field, value, &Json::is_string, as_text);
@@ -62,7 +64,10 @@ class EntryReader {
       return read_values(sweep.broadcast_q, field, value, &Json::is_boolean, as_bool);
     }
     if (field == "window") {
-      const auto is_window = [](const Json& item) { return item.is_null() || item.is_number_integer(); };
+      const auto is_window = [](const Json& item) {
+        return item.is_null() || item.is_number_integer() ||
+               (item.is_string() && parse_window(item.get_ref<const std::string&>()).ok());
+      };
       return read_values(sweep.window, field, value, is_window, as_window);
     }
     return error(fmt::format("has the unknown field '{}'", shown(field)), {field});
@@ -101,15 +106,6 @@ Result<Pass> parse_pass(std::string_view text) {
   if (text == "forward") return Pass::forward;
   if (text == "backward") return Pass::backward;
   return Status::invalid_argument(fmt::format("pass '{}' is neither forward nor backward", text));
-}
-
-Result<std::optional<std::int64_t>> parse_window(std::string_view text) {
-  if (text == "none") return std::optional<std::int64_t>();
-  if (const std::string why = not_whole<std::int64_t>(text); !why.empty())
-    return Status::invalid_argument(fmt::format("window {}, nor none", why));
-  std::int64_t window = 0;
-  std::from_chars(text.data(), text.data() + text.size(), window);
-  return std::optional(window);
 }
 
 namespace {
@@ -169,7 +165,7 @@ Status expand(const Sweep& sweep, std::vector<KernelSpec>& specs, std::set<Kerne
     if (!pass) return pass.status();
     const Result<DType> dtype = parse_dtype(sweep.dtype[digit[2]]);
     if (!dtype) return dtype.status();
-    const Result<std::optional<std::int64_t>> window = parse_window(sweep.window[digit[4]]);
+    const Result<std::optional<Window>> window = parse_window(sweep.window[digit[4]]);
     if (!window) return window.status();
     const Configuration configuration{*pass,
                                       *dtype,

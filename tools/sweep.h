@@ -18,9 +18,6 @@ namespace jfa::tools {
 Result<DType> parse_dtype(std::string_view text);
 /// "forward" or "backward".
 Result<Pass> parse_pass(std::string_view text);
-/// "none", or a number.
-Result<std::optional<std::int64_t>> parse_window(std::string_view text);
-
 /// The values of each field, as text where the command line and the sweep file have text.
 struct Sweep {
   std::vector<std::string> pass{"forward"};
@@ -59,9 +56,8 @@ Result<std::vector<KernelSpec>> expand(std::span<const Sweep> sweeps);
 Result<std::vector<KernelSpec>> expand(const Sweep& sweep);
 
 /// A sweep file: a JSON list of objects whose fields are those of Sweep, each a value or a list of values; a
-/// window is a number or null. Errors name the file, the entry and the field; a field that is named twice is
-/// one.
-/// targets: of the configurations that name none.
+/// window is a number, null, or text as parse_window() reads it. Errors name the file, the entry and the
+/// field; a field that is named twice is one. targets: of the configurations that name none.
 Result<std::vector<Sweep>> parse_sweep_file(std::string_view file, std::string_view text,
                                             const std::vector<std::string>& targets = Sweep().target);
 

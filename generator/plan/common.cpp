@@ -59,8 +59,8 @@ std::vector<Fragment> shared_fragments(const KernelSpec& spec, std::vector<Fragm
       {std::move(parameters),
        {"ptx/thread.cuh", "ptx/mbarrier.cuh", "ptx/bulk_tensor.cuh", "ptx/grid_dependency.cuh"},
        std::move(target_ptx),
-       {"attention/operand.cuh",
-        spec.window ? "attention/interval_window.cuh" : "attention/interval_full.cuh",
+       {"attention/operand.cuh", "attention/interval.cuh",
+        spec.visibility.full() ? "attention/interval_full.cuh" : "attention/interval_window.cuh",
         "attention/offsets.cuh", "attention/work_list.cuh", "attention/work_queue.cuh",
         "attention/softmax.cuh"}});
 }

@@ -214,7 +214,7 @@ std::string describe(const KernelPlan& plan) {
       {"pass", spec.pass == Pass::forward ? "forward" : "backward"},
       {"dtype", row_of(spec.dtype).name},
       {"padded_dim", spec.padded_dim},
-      {"window", spec.window ? Json(*spec.window) : Json()},
+      {"visibility", window_text(spec.visibility)},
       {"broadcast_q", spec.broadcast_q},
       {"groups", spec.groups},
       {"target", jfa::to_string(spec.target)},

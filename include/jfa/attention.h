@@ -21,6 +21,11 @@ namespace jfa {
 enum class DType : std::uint8_t { bf16, fp16 };
 enum class OffsetType : std::uint8_t { int32, int64 };
 enum class Pass : std::uint8_t { forward, backward };
+/// Where the queries of a sequence stand beside its keys.
+enum class Alignment : std::uint8_t {
+  top_left,      ///< query i at key i
+  bottom_right,  ///< query i at key i + keys - queries: the last query at the last key
+};
 
 /// A device tensor [rows, heads, head_dim] whose innermost stride is 1.
 /// address: 16-byte aligned device address. Strides are in elements and multiples of 8 (16 bytes), in any
@@ -50,12 +55,36 @@ struct Offsets {
   OffsetType type = OffsetType::int32;
 };
 
+/// Which keys a query sees: with the key that it stands at, `left` keys before that and `right` behind it,
+/// both inclusive; nullopt: all of that side. Query i stands at key i of its sequence, both counted from 0,
+/// or with bottom_right at key i + keys - queries. A query for which all that lies outside its sequence sees
+/// no key.
+struct Window {
+  std::optional<std::int64_t> left;
+  std::optional<std::int64_t> right;
+  Alignment alignment = Alignment::top_left;
+
+  constexpr Window() = default;
+  /// Keeps the pairs with |i - j| <= both. 0 is the diagonal.
+  constexpr Window(std::int64_t both)  // NOLINT(google-explicit-constructor)
+      : left(both), right(both) {}
+  constexpr Window(std::optional<std::int64_t> left, std::optional<std::int64_t> right,
+                   Alignment alignment = Alignment::top_left)
+      : left(left), right(right), alignment(alignment) {}
+  /// Every query sees the key that it stands at and those before it.
+  static constexpr Window causal(Alignment alignment = Alignment::top_left) {
+    return {std::nullopt, 0, alignment};
+  }
+
+  bool operator==(const Window&) const = default;
+};
+
 /// One attention, as the user has it. Nothing here is read on the host beyond these fields: lengths live in
 /// the offsets on the device, so a captured graph may be replayed with other lengths.
 /// A query row that sees no key and a key that no query sees take no part, whatever they hold. NaN or Inf in
 /// a row that does may, through a window, reach results of its sequence and heads that do not see it, less
-/// than window + 256 rows away; an output that is NaN for it is such a row of the backward's. scale * query .
-/// key must be below 2^127 in magnitude.
+/// than 256 rows away from those that do; an output that is NaN for it is such a row of the backward's. scale
+/// * query . key must be below 2^127 in magnitude.
 struct AttentionCall {
   Tensor query;          ///< [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D]
   Tensor key;            ///< [total_kv, Hkv, D]; Hq must be a multiple of Hkv
@@ -65,9 +94,9 @@ struct AttentionCall {
   /// First output row of every sequence, [batch+1]. A sequence has as many output rows as query rows; the
   /// next offset lies behind them. Default: query_offset, or b * q_len with broadcast_q.
   std::optional<Offsets> output_offset;
-  /// Keeps the pairs with |i - j| <= window, both counted from the start of their own sequence. 0 is the
-  /// diagonal, nullopt no window.
-  std::optional<std::int64_t> window;
+  /// Which pairs are kept, nullopt: all. A number W keeps those with |i - j| <= W. bottom_right is not to be
+  /// had with broadcast_q.
+  std::optional<Window> window;
   bool broadcast_q = false;     ///< PMA: every sequence's keys are read by the same query rows
   std::optional<double> scale;  ///< any finite number; default 1 / sqrt(D)
   bool deterministic = false;   ///< the same bits on every run on one GPU model (always so, so far)
@@ -82,7 +111,7 @@ struct Configuration {
   Pass pass = Pass::forward;
   DType dtype = DType::bf16;
   std::int64_t head_dim = 128;  ///< a multiple of 8, 8 … 128
-  std::optional<std::int64_t> window;
+  std::optional<Window> window;
   bool broadcast_q = false;
   std::int64_t groups = 1;  ///< query heads per key/value head, >= 1
   /// sm_100f, sm_100a, sm_103a, sm_90a; PTX alone, for simulated devices: compute_100f, compute_90a

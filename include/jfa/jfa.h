@@ -103,6 +103,8 @@ jfa_error jfa_synchronize(jfa_device* device, jfa_stream stream);
 enum { JFA_BF16 = 0, JFA_FP16 = 1 };        /* of dtype */
 enum { JFA_INT32 = 0, JFA_INT64 = 1 };      /* of an offset's type */
 enum { JFA_FORWARD = 0, JFA_BACKWARD = 1 }; /* of pass */
+/* Where the queries of a sequence stand beside its keys: query i at key i, or at key i + keys - queries. */
+enum { JFA_TOP_LEFT = 0, JFA_BOTTOM_RIGHT = 1 }; /* of alignment */
 
 /* [rows, heads, head_dim], innermost stride 1. address: 16-byte aligned. Strides: in elements, multiples
  * of 8. */
@@ -129,8 +131,8 @@ typedef struct jfa_offsets {
 
 /* One attention. A query row that sees no key and a key that no query sees take no part, whatever they hold.
  * NaN or Inf in a row that does may, through a window, reach results of its sequence and heads that do not
- * see it, less than window + 256 rows away; an output that is NaN for it is such a row of the backward's.
- * scale * query . key must be below 2^127 in magnitude. */
+ * see it, less than 256 rows away from those that do; an output that is NaN for it is such a row of the
+ * backward's. scale * query . key must be below 2^127 in magnitude. */
 typedef struct jfa_call {
   uint64_t struct_bytes;    /* sizeof(jfa_call) */
   jfa_tensor query;         /* [total_q, Hq, D]; with broadcast_q the one shared sequence [q_len, Hq, D] */
@@ -150,6 +152,14 @@ typedef struct jfa_call {
   /* "name=value,name=value" of a kernel's knobs (docs/tuning.md), read during the call; "": the defaults.
    * null: what the device's tuning database has for such calls, or else the defaults. */
   const char* tuning;
+  /* With has_window 0: keys that a query sees before the one that it stands at, and behind it; without has_…
+   * all of that side. Causal: has_window_right and 0. */
+  int64_t window_left;
+  int64_t window_right;
+  int32_t has_window_left;
+  int32_t has_window_right;
+  int32_t alignment; /* of any window; JFA_BOTTOM_RIGHT is not to be had with broadcast_q */
+  int32_t reserved2; /* 0 */
 } jfa_call;
 
 /* Device memory that a call may scribble on. address: 256-byte aligned. */
@@ -184,7 +194,13 @@ typedef struct jfa_configuration {
   int32_t dtype;
   int32_t has_window;
   int32_t broadcast_q;
-  const char* tuning; /* as of jfa_call; null: all that the database has for it, and the defaults */
+  const char* tuning;  /* as of jfa_call; null: all that the database has for it, and the defaults */
+  int64_t window_left; /* these as of jfa_call */
+  int64_t window_right;
+  int32_t has_window_left;
+  int32_t has_window_right;
+  int32_t alignment;
+  int32_t reserved; /* 0 */
 } jfa_configuration;
 
 /* A tensor packed as [rows, heads, head_dim]. */

@@ -1,16 +1,15 @@
 """jfa.attention(), with autograd."""
 
-import operator
-
 import torch
 from torch.autograd import forward_ad
 
 from . import _functional, _jagged, _torch, errors, ops
+from ._window import to_list, window_of
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _RELATED = {  # what users of other attentions may write, and what to write here
-    "causal": "there is no causal mask yet", "is_causal": "there is no causal mask yet",
-    "window_size": "a symmetric window W is written window=W; other windows are not there yet",
+    "is_causal": "it is called causal",
+    "window_size": "it is called window, with None for an open side, and alignment says what it counts from",
     "attn_mask": "there is no mask but window", "dropout_p": "there is no dropout", "softcap": "there is no softcap",
     "alibi_slopes": "there is no bias", "block_table": "there are no paged keys",
     "enable_gqa": "grouped heads are recognised by the tensors' shapes",
@@ -57,19 +56,6 @@ class _NoSecondOrder(torch.autograd.Function):
         raise errors.Unsupported(ops.SECOND_ORDER)
 
 
-def _checked_window(window):
-    if isinstance(window, (tuple, list)):
-        raise errors.unsupported("window", tuple(window),
-                                 "only symmetric windows so far: window=W keeps the pairs with |i - j| <= W, both "
-                                 "counted from the start of their sequence")
-    if isinstance(window, (bool, torch.Tensor)):
-        raise errors.invalid("window", window, "a whole number is wanted, or None")
-    try:
-        return operator.index(window)
-    except TypeError:
-        raise errors.invalid("window", repr(window), "a whole number is wanted, or None") from None
-
-
 def _checked_scale(scale):
     if isinstance(scale, torch.Tensor):
         raise errors.invalid("scale", scale,
@@ -107,8 +93,8 @@ def watched():
             torch._C._get_tracing_state() is not None or forward_ad._current_level >= 0)
 
 
-def attention(query, key, value, query_offset=None, key_offset=None, *, output_offset=None, window=None,
-              broadcast_q=False, scale=None, return_lse=False, **refused):
+def attention(query, key, value, query_offset=None, key_offset=None, *, output_offset=None, window=None, causal=False,
+              alignment="top_left", broadcast_q=False, scale=None, return_lse=False, **refused):
     """softmax(scale · query · keyᵀ) · value, for every sequence of a packed batch; differentiable.
 
     Sequence b owns the query rows query_offset[b] … query_offset[b + 1] - 1 and the key and value rows
@@ -123,7 +109,11 @@ def attention(query, key, value, query_offset=None, key_offset=None, *, output_o
         are never read on the host, so a captured CUDA graph may be replayed with other lengths. What is wrong with
         them is raised by the next call on the stream or by jfa.synchronize().
     output_offset: [batch + 1], where each sequence's output rows begin; default: where its query rows do.
-    window: keeps the pairs with |i - j| <= window, both counted from the start of their sequence.
+    window: W keeps the pairs with |i - j| <= W, (left, right) those with -left <= j - i <= right; None in the place of
+        either leaves that side open.
+    causal: right is 0: query i sees no key behind i.
+    alignment: "top_left": i and j count from the start of their sequence; "bottom_right": query i stands at key
+        i + keys - queries, so that the last query stands at the last key. Not with broadcast_q.
     broadcast_q: query is one sequence [q_len, Hq, D] that reads every sequence's keys (pooling by multi-head
         attention); query_offset is ignored, and the output has batch * q_len rows.
     scale: any finite number; default 1 / sqrt(D).
@@ -138,13 +128,12 @@ def attention(query, key, value, query_offset=None, key_offset=None, *, output_o
     query with broadcast_q goes with nested key and value.
 
     Errors name the argument and its value: jfa.InvalidArgument (a ValueError), jfa.Unsupported (a NotImplementedError),
-    jfa.Unavailable, …; all are jfa.Error. Refused so far: causal, (left, right) windows, second derivatives, forward
-    mode, vmap.
+    jfa.Unavailable, …; all are jfa.Error. Refused so far: second derivatives, forward mode, vmap.
     """
     if refused:
         _refuse(refused)
-    if window is not None and type(window) is not int:
-        window = _checked_window(window)
+    if causal or window is not None or alignment != "top_left":
+        window = window_of(window, causal, alignment)
     if scale is not None and type(scale) is not float:
         scale = _checked_scale(scale)
     options = query_offset, key_offset, output_offset, window, broadcast_q, scale
@@ -166,7 +155,7 @@ def _operator(query, key, value, query_offset, key_offset, output_offset, window
     transformed = not torch.compiler.is_compiling() and (torch._C._are_functorch_transforms_active() or
                                                          forward_ad._current_level >= 0)
     call = _functional.Attention.apply if transformed else torch.ops.jfa.attention
-    output, lse = call(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale)
+    output, lse = call(query, key, value, query_offset, key_offset, output_offset, to_list(window), broadcast_q, scale)
     return (output, lse) if return_lse else output
 
 

@@ -5,6 +5,8 @@ import warnings
 import torch
 from torch.utils import flop_counter
 
+from ._window import from_list, sides
+
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5  # matrix products over the pairs; each is 2 * head_dim FLOP a pair
 
 
@@ -16,9 +18,12 @@ def _known(offset):
 
 
 def _window_pairs(queries, keys, window):
-    """Pairs with |i - j| <= window of one sequence."""
-    i = torch.arange(queries)
-    return int(((i + window).clamp(max=keys - 1) - (i - window).clamp(min=0) + 1).clamp(min=0).sum())
+    """Pairs of one sequence that the window keeps."""
+    left, right, at_ends = sides(window)
+    place = torch.arange(queries) + (keys - queries if at_ends else 0)
+    first = torch.zeros_like(place) if left is None else (place - left).clamp(min=0)
+    last = torch.full_like(place, keys - 1) if right is None else (place + right).clamp(max=keys - 1)
+    return int((last - first + 1).clamp(min=0).sum())
 
 
 def pairs(query_rows, key_rows, query_offset, key_offset, window, broadcast_q):
@@ -27,8 +32,9 @@ def pairs(query_rows, key_rows, query_offset, key_offset, window, broadcast_q):
     query_values = None if broadcast_q else _known(query_offset)
     if key_values is None or (query_values is None and not broadcast_q):
         most = query_rows * key_rows
-        if window is not None:  # a row of every sequence
-            most = min(most, query_rows * (2 * window + 1) * (key_offset.shape[0] - 1 if broadcast_q else 1))
+        left, right, _ = sides(window)
+        if left is not None and right is not None:  # a row of every sequence
+            most = min(most, query_rows * (left + 1 + right) * (key_offset.shape[0] - 1 if broadcast_q else 1))
         return most, False
     keys = key_values.diff()
     queries = torch.full_like(keys, query_rows) if broadcast_q else query_values.diff()
@@ -38,7 +44,7 @@ def pairs(query_rows, key_rows, query_offset, key_offset, window, broadcast_q):
 
 
 def _count(products, query, key, query_offset, key_offset, window, broadcast_q):
-    count, exact = pairs(query.shape[0], key.shape[0], query_offset, key_offset, window, broadcast_q)
+    count, exact = pairs(query.shape[0], key.shape[0], query_offset, key_offset, from_list(window), broadcast_q)
     if not exact:
         warnings.warn("jfa: the offsets' values are not known here, so the FLOPs counted for jfa.attention are an "
                       "upper bound: every query with every key of the batch", stacklevel=2)

@@ -6,6 +6,7 @@ import subprocess
 
 from . import _command, _library, errors
 from ._structures import BACKWARD, BF16, FORWARD, FP16, pack_configuration
+from ._window import to_text, window_of
 
 _PASSES = {"forward": FORWARD, "backward": BACKWARD}
 _DTYPES = {"bf16": BF16, "fp16": FP16}
@@ -19,18 +20,23 @@ def _texts(values, known=None, name=""):
     return ["none" if value is None else str(value) for value in values]
 
 
+def _window_texts(windows):
+    return [to_text(window) for window in (windows if isinstance(windows, (list, tuple)) else [windows])]
+
+
 def precompile(bundle=None, *, target, head_dim, dtype="bf16", passes=("forward", "backward"), window=None,
                broadcast_q=False, groups=1, cache_dir=None):
     """Compiles every combination of these values, on all cores; needs NVRTC, but no GPU.
 
     target: "sm_100f", "sm_90a", …, or "compute_100f", "compute_90a" for simulated devices; head_dim, dtype ("bf16",
-    "fp16"), passes, window (None: none) and groups (query heads per key head): one value or a list each. The kernels go
+    "fp16"), passes, window and groups (query heads per key head): one value or a list each. A window is None, W, a
+    pair (left, right) in a list, or text as the command's --window takes it: "causal", "128:0:bottom_right". The kernels go
     into the cache, or into cache_dir, and, if bundle names a file, into that, for load_bundle(). Raises
     jfa.CompileError if a kernel could not be compiled.
     """
     command = [str(_command.path()), "precompile", "--target", *_texts(target), "--head-dim", *_texts(head_dim),
                "--dtype", *_texts(dtype, _DTYPES, "dtype"), "--pass", *_texts(passes, _PASSES, "passes"),
-               "--window", *_texts(window), "--groups", *_texts(groups)]
+               "--window", *_window_texts(window), "--groups", *_texts(groups)]
     command += ["--broadcast-q"] if broadcast_q else []
     command += ["--cache-dir", os.fspath(cache_dir)] if cache_dir else []
     command += ["-o", os.fspath(bundle)] if bundle else []
@@ -58,14 +64,16 @@ def load_bundle(file):
     os.environ["JFA_BUNDLES"] = ":".join([*bundles, str(file)])
 
 
-def prepare(device, *, head_dim, dtype="bf16", passes=("forward", "backward"), window=None, broadcast_q=False,
-            groups=1):
+def prepare(device, *, head_dim, dtype="bf16", passes=("forward", "backward"), window=None, causal=False,
+            alignment="top_left", broadcast_q=False, groups=1):
     """Compiles and loads kernels ahead of their first call, which cannot be inside a graph's capture.
 
-    device: "cuda:0", a torch.device or a simulated one's name; the rest is one configuration of precompile().
+    device: "cuda:0", a torch.device or a simulated one's name; window, causal and alignment are those of attention();
+    the rest is one configuration of precompile().
     """
     name = str(device)
     handle = _library.device("cuda:0" if name == "cuda" else name)
+    window = window_of(window, causal, alignment)
     for value in [passes] if isinstance(passes, str) else passes:
         _texts(value, _PASSES, "passes")
         _texts(dtype, _DTYPES, "dtype")

@@ -9,6 +9,7 @@ import numpy
 
 from . import _host, _library, _simulate, errors
 from ._structures import BF16, FP16, INT32, INT64
+from ._window import window_of
 
 _DTYPES = {"float16": FP16, "bfloat16": BF16}
 _OFFSET_TYPES = {"int32": INT32, "int64": INT64}
@@ -83,13 +84,14 @@ class _Arguments:
                      window, broadcast_q, scale)
 
 
-def attention(query, key, value, query_offset, key_offset, *, output_offset=None, window=None, broadcast_q=False,
-              scale=None, device=None):
+def attention(query, key, value, query_offset, key_offset, *, output_offset=None, window=None, causal=False,
+              alignment="top_left", broadcast_q=False, scale=None, device=None):
     """softmax(scale · query · keyᵀ) · value of every sequence of a packed batch: (output, lse).
 
     Arguments and results are those of jfa.attention(), as numpy arrays; output rows that no sequence owns are 0.
     device: "sim:sm_100a", "cuda:0", …; None: that of `with jfa.simulate(…)`.
     """
+    window = window_of(window, causal, alignment)
     arguments = _Arguments(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale)
     output = numpy.zeros(arguments.output_shape, query.dtype)
     lse = numpy.zeros((arguments.heads, arguments.rows), numpy.float32)
@@ -98,11 +100,13 @@ def attention(query, key, value, query_offset, key_offset, *, output_offset=None
 
 
 def attention_backward(output_grad, query, key, value, output, lse, query_offset, key_offset, *, lse_grad=None,
-                       output_offset=None, window=None, broadcast_q=False, scale=None, device=None):
+                       output_offset=None, window=None, causal=False, alignment="top_left", broadcast_q=False,
+                       scale=None, device=None):
     """The gradients (query_grad, key_grad, value_grad) of attention(). output, lse: what it returned.
 
     output_grad: [output rows, heads, head_dim] of any strides; lse_grad: [heads, output rows] or None.
     """
+    window = window_of(window, causal, alignment)
     arguments = _Arguments(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale)
     output, output_array = _tensor("output", output)
     output_grad, output_grad_array = _tensor("output_grad", output_grad, any_strides=True)

@@ -1,16 +1,18 @@
 """The operators torch.ops.jfa.attention and torch.ops.jfa.attention_backward.
 
-What torch.compile, torch.export, dispatch modes and torch.func see. jfa.attention() calls them where one of those is at
+What torch.compile, torch.export, dispatch modes and torch.func see. Their window is None, W, [W] or
+[left, right, at_ends], with -1 for an open side and at_ends 1 for bottom_right. jfa.attention() calls them where one of those is at
 work and the library directly where none is.
 """
 
 import torch
 
 from . import _flops, _torch, errors
+from ._window import from_list
 
 _library = torch.library.Library("jfa", "DEF")
 _ARGUMENTS = ("Tensor query, Tensor key, Tensor value, Tensor? query_offset, Tensor key_offset, "
-              "Tensor? output_offset=None, int? window=None, bool broadcast_q=False, float? scale=None")
+              "Tensor? output_offset=None, int[1]? window=None, bool broadcast_q=False, float? scale=None")
 _library.define(f"attention({_ARGUMENTS}) -> (Tensor output, Tensor lse)", tags=(torch.Tag.pt2_compliant_tag,))
 _library.define(
     "attention_backward(Tensor? output_grad, Tensor? lse_grad, Tensor output, Tensor lse, "
@@ -26,13 +28,14 @@ VMAP = ("jfa.attention does not run under torch.vmap: pack what vmap would batch
 
 def _attention(query, key, value, query_offset, key_offset, output_offset=None, window=None, broadcast_q=False,
                scale=None):
-    return _torch.forward(_torch.Arguments(query, key, value, query_offset, key_offset, output_offset, window,
-                                           broadcast_q, scale), True)
+    return _torch.forward(_torch.Arguments(query, key, value, query_offset, key_offset, output_offset,
+                                           from_list(window), broadcast_q, scale), True)
 
 
 def _attention_backward(output_grad, lse_grad, output, lse, query, key, value, query_offset, key_offset,
                         output_offset=None, window=None, broadcast_q=False, scale=None):
-    arguments = _torch.Arguments(query, key, value, query_offset, key_offset, output_offset, window, broadcast_q, scale)
+    arguments = _torch.Arguments(query, key, value, query_offset, key_offset, output_offset, from_list(window),
+                                 broadcast_q, scale)
     return tuple(_torch.backward(arguments, output, lse, output_grad, lse_grad))
 
 

@@ -54,7 +54,17 @@ class Problem:
         return reference(*self.arguments, broadcast_q=self.broadcast_q, **self.options)
 
 
-def reference(query, key, value, query_offset, key_offset, window=None, broadcast_q=False, scale=None):
+def seen_by(queries, keys, window=None, causal=False, alignment="top_left"):
+    """Which keys each query sees, [queries, keys]."""
+    left, right = window if isinstance(window, tuple) else (window, window)
+    ahead = torch.arange(keys) - torch.arange(queries)[:, None]
+    ahead -= keys - queries if alignment == "bottom_right" else 0
+    seen = torch.ones(queries, keys, dtype=torch.bool)
+    seen &= True if left is None else ahead >= -left
+    return seen & (True if right is None and not causal else ahead <= (0 if causal else right))
+
+
+def reference(query, key, value, query_offset, key_offset, broadcast_q=False, scale=None, **window):
     query, key, value = (tensor.double().transpose(0, 1) for tensor in (query, key, value))
     groups = query.shape[0] // key.shape[0]
     key, value = (tensor.repeat_interleave(groups, 0) for tensor in (key, value))
@@ -64,8 +74,7 @@ def reference(query, key, value, query_offset, key_offset, window=None, broadcas
         q = query if broadcast_q else query[:, query_offset[b]:query_offset[b + 1]]
         k, v = (tensor[:, key_offset[b]:key_offset[b + 1]] for tensor in (key, value))
         scores = scale * q @ k.transpose(1, 2)
-        distance = (torch.arange(q.shape[1])[:, None] - torch.arange(k.shape[1])).abs().to(q.device)
-        seen = torch.ones_like(distance, dtype=torch.bool) if window is None else distance <= window
+        seen = seen_by(q.shape[1], k.shape[1], **window).to(q.device)
         sums.append(torch.where(seen.any(1), scores.masked_fill(~seen, -1e300).logsumexp(2), -torch.inf)
                     if k.shape[1] else scores.new_full(scores.shape[:2], -torch.inf))
         safe = torch.where(torch.isinf(sums[-1]), torch.zeros_like(sums[-1]), sums[-1])

@@ -31,11 +31,15 @@ def test_windows(function, device):
     offset = problem.query_offset
     output = function(*problem.inputs, offset, offset, 9, 9, window_size=(1, 1))
     assert torch.equal(output, problem.run(window=1))
-    for window in ((-1, 0), (1, 0), (0, 1), (1, -1)):
-        with pytest.raises(jfa.Unsupported, match="window_size is .*" + str(window[1])):
-            function(*problem.inputs, offset, offset, 9, 9, window_size=window)
-    with pytest.raises(jfa.Unsupported, match="aligned to the sequences' ends"):
-        function(*problem.inputs, offset, offset.clone(), 9, 9, window_size=(1, 1))
+    output = function(*problem.inputs, offset, offset, 9, 9, window_size=(-1, 0))
+    assert torch.equal(output, problem.run(causal=True))
+    problem = Problem(**CROSS, device=device)
+    for window_size, window in (((2, 0), (2, 0)), ((1, -1), (1, None))):
+        output = function(*problem.arguments, 4, 7, window_size=window_size)
+        assert torch.equal(output, problem.run(window=window, alignment="bottom_right"))
+    if "causal" in inspect.signature(function).parameters:
+        output = function(*problem.arguments, 4, 7, causal=True, window_size=(2, 2))
+        assert torch.equal(output, problem.run(window=(2, 0), alignment="bottom_right"))
     with pytest.raises(jfa.InvalidArgument, match="window_size is None"):
         function(*problem.inputs, offset, offset, 9, 9, window_size=None)
 
@@ -47,6 +51,9 @@ def test_in_a_compiled_graph(function, device):
     problem = Problem(**CROSS, device=device)
     compiled = torch.compile(lambda *call: function(*call, 4, 7), fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*problem.arguments), problem.run())
+    compiled = torch.compile(lambda *call: function(*call, 4, 7, window_size=(-1, 0)), fullgraph=True,
+                             backend="aot_eager")
+    assert torch.equal(compiled(*problem.arguments), problem.run(causal=True, alignment="bottom_right"))
     problem = Problem(**SELF, device=device)
     compiled = torch.compile(lambda q, k, v, offset: function(q, k, v, offset, offset, 9, 9, window_size=(1, 1)),
                              fullgraph=True, backend="aot_eager")
@@ -70,6 +77,16 @@ def test_lse(device):
     aux = varlen_attn(*problem.arguments, 4, 7, return_aux=request)
     for found in (second[:2], third, aux):
         assert all(torch.equal(*pair) for pair in zip(found, wanted))
+
+
+def test_packed_causal(device):
+    problem = Problem(**SELF, device=device)
+    qkv = torch.stack([tensor.detach() for tensor in problem.inputs], 1).requires_grad_()
+    output = flash_attn.flash_attn_varlen_qkvpacked_func(qkv, problem.query_offset, 9, causal=True)
+    wanted = problem.run(causal=True)
+    assert torch.equal(output, wanted)
+    output.backward(problem.output_grad)
+    assert torch.equal(qkv.grad, torch.stack(problem.gradients(wanted), 1))
 
 
 @pytest.mark.parametrize("needs", ["both", "one"])
@@ -101,10 +118,10 @@ def test_packed(needs, device):
 
 REFUSED = [
     *[(function, option, value) for function in (flash_attn.flash_attn_varlen_func,) for option, value in (
-        ("dropout_p", 0.1), ("causal", True), ("softcap", 30.0), ("alibi_slopes", torch.ones(2)),
+        ("dropout_p", 0.1), ("softcap", 30.0), ("alibi_slopes", torch.ones(2)),
         ("block_table", torch.zeros(2, 2)))],
     *[(flash_attn_interface.flash_attn_varlen_func, option, value) for option, value in (
-        ("causal", True), ("softcap", 15.0), ("qv", torch.zeros(1, 2, 3)), ("seqused_q", torch.ones(2)),
+        ("softcap", 15.0), ("qv", torch.zeros(1, 2, 3)), ("seqused_q", torch.ones(2)),
         ("seqused_k", torch.ones(2)), ("q_descale", torch.ones(2)), ("k_descale", torch.ones(2)),
         ("v_descale", torch.ones(2)), ("attention_chunk", 3))],
     *[(varlen_attn, option, value) for option, value in (
@@ -131,7 +148,7 @@ def test_groups_have_to_be_asked_for_in_varlen_attn(device):
 def test_every_option_is_covered():
     """No option of a signature is dropped without a word: it is passed on, refused, or said to change no result."""
     ignored = {"max_seqlen_q", "max_seqlen_k", "max_q", "max_k", "deterministic", "num_splits", "pack_gqa", "sm_margin"}
-    passed_on = {"softmax_scale", "scale", "window_size", "return_attn_probs", "return_aux", "enable_gqa"}
+    passed_on = {"softmax_scale", "scale", "window_size", "causal", "return_attn_probs", "return_aux", "enable_gqa"}
     for function in FUNCTIONS:
         options = list(inspect.signature(function).parameters)[BEFORE_OPTIONS - 2:]
         refused = {option for f, option, _ in REFUSED if f is function}

@@ -123,7 +123,8 @@ def test_checkpointing(reentrant, device):
 def test_flops(device):
     """Exact where the offsets' values are known, an upper bound that says so where they are not."""
     head = 2 * 2 * 16  # FLOP of one pair in one product, times heads
-    for options, pairs in ((CASE, 3 * 7 + 1 * 2), (SHARED, 3 * 9), (CASE | {"window": 1}, 2 + 3 + 3 + 2)):
+    for options, pairs in ((CASE, 3 * 7 + 1 * 2), (SHARED, 3 * 9), (CASE | {"window": 1}, 2 + 3 + 3 + 2),
+                           (CASE | {"window": (2, 0), "alignment": "bottom_right"}, 3 * 3 + 2)):
         problem = Problem(**options, device=device)
         with FlopCounterMode(display=False) as forward, warnings.catch_warnings():
             warnings.simplefilter("error")

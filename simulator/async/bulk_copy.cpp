@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "simulator/async/bulk_copy_groups.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 
@@ -195,6 +196,7 @@ void start_bulk_load(Machine& machine, std::uint64_t global, std::uint32_t bytes
   check_range("global address", global, bytes, point);
   for (const BulkDestination& destination : destinations)
     check_range("shared address", destination.offset, bytes, point);
+  if (timing::Recorder* recorder = machine.recorder()) recorder->reads_global(point, global);
   machine.post(std::make_unique<BulkLoad>(global, bytes, destinations, point));
 }
 
@@ -203,6 +205,7 @@ void start_bulk_store(Machine& machine, Cta& cta, std::uint32_t offset, std::uin
                       const ProgramPoint& point) {
   check_range("global address", global, bytes, point);
   check_range("shared address", offset, bytes, point);
+  if (timing::Recorder* recorder = machine.recorder()) recorder->copies_out(point, bytes);
   machine.post(std::make_unique<BulkStore>(cta, offset, global, bytes, reduction, byte_mask, point));
 }
 

@@ -5,7 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulator/machine/recorder.h"
+
 namespace jfa::simulator {
+
+timing::Recorder* Mbarrier::recorder() const {
+  return owner_ != nullptr ? owner_->machine().recorder() : nullptr;
+}
 
 void Mbarrier::arrive(std::uint32_t count, const ProgramPoint& point, Arrive how) {
   if (count < 1 || count > kMaxCount)
@@ -15,6 +21,8 @@ void Mbarrier::arrive(std::uint32_t count, const ProgramPoint& point, Arrive how
          fmt::format("arrival of {} at {}, where {} of {} are pending", count, where_, pending_, expected_),
          describe());
   for (const auto& observer : observers_) observer->arrive(*this, count, how != Arrive::kNoComplete, point);
+  if (timing::Recorder* recorder = this->recorder())
+    recorder->arrived(point, *owner_, static_cast<std::uint32_t>(offset_), phase_);
   pending_ -= count;
   if (how == Arrive::kDrop) expected_ -= count;
   // One line a warp and instruction: lanes arrive one after another.
@@ -84,6 +92,8 @@ void Mbarrier::trace_phase() {
 
 std::uint64_t Mbarrier::track(std::uint32_t bytes, const char* what, const ProgramPoint& point,
                               std::vector<FlightRef> flights) {
+  if (timing::Recorder* recorder = this->recorder())
+    recorder->copies_in(point, *owner_, static_cast<std::uint32_t>(offset_), phase_, bytes);
   tracked_.push_back({++last_tracked_, bytes, what, point, std::move(flights)});
   return last_tracked_;
 }
@@ -101,24 +111,25 @@ void Mbarrier::release_on_observation(const std::vector<FlightRef>& flights) {
   settling_.insert(settling_.end(), flights.begin(), flights.end());
 }
 
-void Mbarrier::end_observed_flights() {
-  if (awaiting_observer_.empty()) return;
-  for (const FlightRef& flight : awaiting_observer_) flight.end(event());
-  awaiting_observer_.clear();
+bool Mbarrier::observe(bool done, const ProgramPoint& point) {
+  if (!done) return false;
+  if (timing::Recorder* recorder = phase_ != 0 ? this->recorder() : nullptr)
+    recorder->waited(point, *owner_, static_cast<std::uint32_t>(offset_), phase_ - 1);
+  if (!awaiting_observer_.empty()) {
+    for (const FlightRef& flight : awaiting_observer_) flight.end(event());
+    awaiting_observer_.clear();
+  }
+  return true;
 }
 
 bool Mbarrier::test_parity(std::uint32_t parity, int warp, const ProgramPoint& point) {
   for (const auto& observer : observers_) observer->await_parity(*this, parity, warp, point);
-  if (!parity_done(parity)) return false;
-  end_observed_flights();
-  return true;
+  return observe(parity_done(parity), point);
 }
 
 bool Mbarrier::test_state(std::uint64_t token, int warp, const ProgramPoint& point) {
   for (const auto& observer : observers_) observer->await_state(*this, token, warp, point);
-  if (!state_done(token)) return false;
-  end_observed_flights();
-  return true;
+  return observe(state_done(token), point);
 }
 
 void Mbarrier::note_commit(const ProgramPoint& point) const {

@@ -118,7 +118,8 @@ class Mbarrier {
   };
   void complete_phase_if_due(const ProgramPoint& point);
   void trace_phase();
-  void end_observed_flights();
+  timing::Recorder* recorder() const;
+  bool observe(bool done, const ProgramPoint& point);
 
   Cta* owner_ = nullptr;
   int offset_ = 0;                 // in its shared memory

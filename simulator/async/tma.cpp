@@ -8,6 +8,7 @@
 
 #include "simulator/async/bulk_copy_groups.h"
 #include "simulator/machine/machine.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 namespace {
@@ -208,11 +209,22 @@ class TensorStore final : public AsyncOperation {
   std::vector<std::byte> data_;  // rows without gaps
 };
 
+// A number for what a box reads: equal for equal boxes of one map.
+std::uint64_t place_of(const TensorBox& box) {
+  std::uint64_t place = box.map.global_address;
+  const auto mix = [&](std::uint64_t value) { place = (place ^ value) * 0x9e3779b97f4a7c15u; };
+  for (const auto coordinate : box.coordinates) mix(static_cast<std::uint64_t>(coordinate) + 1);
+  if (box.gathered)
+    for (const auto row : *box.gathered) mix(static_cast<std::uint64_t>(row) + 1);
+  return place;
+}
+
 }  // namespace
 
 void start_tensor_load(Machine& machine, const TensorBox& box,
                        const std::vector<BulkDestination>& destinations, const ProgramPoint& point) {
   for (const BulkDestination& destination : destinations) check(box, destination.offset, false, point);
+  if (timing::Recorder* recorder = machine.recorder()) recorder->reads_global(point, place_of(box));
   machine.post(std::make_unique<TensorLoad>(box, destinations, point));
 }
 
@@ -227,6 +239,8 @@ void start_tensor_store(Machine& machine, const TensorBox& box, Cta& cta, std::u
            fmt::format("the tensor map's data type {} has no such reduction", int(box.map.data_type)));
     kind = ReductionKind{*reduction, *type};
   }
+  if (timing::Recorder* recorder = machine.recorder())
+    recorder->copies_out(point, static_cast<std::uint32_t>(box.map.box_bytes()));
   machine.post(std::make_unique<TensorStore>(box, cta, offset, kind, point));
 }
 

@@ -37,8 +37,18 @@ struct ReplayResult {
   std::vector<std::vector<std::byte>> buffers;  // afterwards, in the recording's order
 };
 
-/// Runs the launches one after another in a memory of their own. `source`: see Module::load. Thread-safe.
+/// A recording's memory, as it was before the first launch, and its code.
+struct PlacedRecording {
+  DeviceMemory memory;
+  std::unique_ptr<Module> module;
+};
+
 /// Errors: of Module::load; kInvalidArgument for an entry that the PTX lacks and for buffers that overlap.
+Result<std::unique_ptr<PlacedRecording>> place(const std::string& ptx, const Recording& recording,
+                                               const std::string& source = {});
+
+/// Runs the launches one after another in a memory of their own. `source`: see Module::load. Thread-safe.
+/// Errors: of place().
 Result<ReplayResult> replay(const std::string& ptx, const Recording& recording, const RunOptions& options,
                             const std::string& source = {});
 

@@ -14,12 +14,15 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/driver_table.h"
 #include "simulator/driver/options.h"
+#include "simulator/driver/timed_launch.h"
 #include "simulator/machine/device_memory.h"
 #include "simulator/machine/launch.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 
@@ -147,6 +150,7 @@ class SimulatedDriver {
   const std::string& last_report() const { return last_report_; }
   std::uint64_t warp_instructions() const { return warp_instructions_; }
   double product_seconds() const { return product_seconds_; }
+  std::vector<timing::TimedLaunch> take_timed_launches() { return std::exchange(timed_launches_, {}); }
 
  private:
   struct Stream {
@@ -207,8 +211,9 @@ class SimulatedDriver {
   std::mutex mutex_;
   bool initialised_ = false;
   std::string last_report_;
-  std::uint64_t warp_instructions_ = 0;  // of all launches
-  double product_seconds_ = 0;           // of those
+  std::uint64_t warp_instructions_ = 0;              // of all launches
+  double product_seconds_ = 0;                       // of those
+  std::vector<timing::TimedLaunch> timed_launches_;  // with timing=1
 
   DeviceMemory memory_;
   std::set<CUdeviceptr> allocations_;  // of the context: not those of modules

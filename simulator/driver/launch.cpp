@@ -195,10 +195,14 @@ CUresult SimulatedDriver::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunct
   if (const CUresult error = lay_out_parameters(*kernel->entry, parameters, extra, launch.parameters))
     return error;
 
+  timing::Recorder recorder(static_cast<std::uint32_t>(options_.run.sms));
+  if (options_.timing) launch.options.recorder = &recorder;
   const LaunchResult result = run_grid(*kernel->library->module, *kernel->entry, launch, memory_);
   warp_instructions_ += result.statistics.warp_instructions;
   product_seconds_ += result.statistics.product_seconds;
   std::fwrite(result.printed.data(), 1, result.printed.size(), stdout);  // as the driver does for printf
+  if (options_.timing && result.ok)
+    timed_launches_.push_back({kernel->entry, launch.grid, launch.block, launch.cluster, recorder.take()});
   if (!result.ok) {
     last_report_ = result.report.text();
     stream->pending = error_of(result.report);

@@ -39,7 +39,8 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
-Status parse_option(std::string_view key, std::string_view text, RunOptions& run) {
+Status parse_option(std::string_view key, std::string_view text, DeviceOptions& options) {
+  RunOptions& run = options.run;
   const auto refuse = [&](std::string_view rule) {
     return Status::invalid_argument(
         fmt::format("simulated device: option {}={}: {}", shown(key), shown(text), rule));
@@ -50,6 +51,9 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
     run.*member = *number == 1;
   } else if (key == "habits") {
     if (!take_habits(text, run)) return refuse(fmt::format("must be one of {}", habit_names()));
+  } else if (key == "timing") {
+    if (!number || *number > 1) return refuse("must be 0 or 1");
+    options.timing = *number == 1;
   } else if (key == "sms") {
     if (!number || *number < 1 || *number > kMaxSms) return refuse("must be a number from 1 to 1024");
     run.sms = static_cast<int>(*number);
@@ -69,9 +73,9 @@ Status parse_option(std::string_view key, std::string_view text, RunOptions& run
       return refuse("must be a power of two from 16 to 1024");
     run.dynamic_shared_alignment = static_cast<std::uint32_t>(*number);
   } else {
-    return refuse(
-        fmt::format("unknown; known are sms, schedule, seed, choices, checks, habits, dynamic_alignment{}",
-                    rule_names()));
+    return refuse(fmt::format(
+        "unknown; known are sms, timing, schedule, seed, choices, checks, habits, dynamic_alignment{}",
+        rule_names()));
   }
   return {};
 }
@@ -111,11 +115,18 @@ Result<DeviceOptions> parse_device_name(const std::string& name) {
     const std::string_view key = option.substr(0, equals);
     if (!seen.insert(key).second)
       return Status::invalid_argument(fmt::format("simulated device: option {} is given twice", shown(key)));
-    Status status = parse_option(key, option.substr(equals + 1), options.run);
+    Status status = parse_option(key, option.substr(equals + 1), options);
     if (!status.ok()) return status;
-    if (end == std::string_view::npos) return options;
+    if (end == std::string_view::npos) break;
     rest.remove_prefix(end + 1);
   }
+  if (options.timing && options.run.schedule != Schedule::kEager)
+    return Status::invalid_argument("simulated device: option timing=1 needs schedule=eager");
+  // The model plays what all of the device's SMs have done, and knows at most a pair.
+  if (options.timing && options.run.sms > 2)
+    return Status::invalid_argument(
+        fmt::format("simulated device: option timing=1 needs sms=1 or sms=2, not {}", options.run.sms));
+  return options;
 }
 
 }  // namespace jfa::simulator

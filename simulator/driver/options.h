@@ -14,6 +14,7 @@ struct DeviceOptions {
   std::string target_name;  ///< "sm_90a", "sm_100a", or "sm_100f": a device that runs family images only
   Target target;
   RunOptions run;
+  bool timing = false;  ///< its launches are recorded for the timing model
 };
 
 /// Parses "sim:<target>[?option=value[&option=value…]]", options as in driver_table.h. Errors name the

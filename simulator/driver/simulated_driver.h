@@ -16,6 +16,8 @@ namespace jfa::simulator {
 ///                                which legal order warps and asynchronous work take (default eager);
 ///                                schedule.h
 ///   seed=N                       for schedule=random, and who starves (default 0)
+///   timing=0|1                   whether launches are recorded for the timing model, which needs the eager
+///                                schedule and at most two SMs (default 0); timed_launch.h
 ///   choices=12:3,40:1            for schedule=replay: what jfa-sim prints
 ///   checks=0|1                   the checkers (default 1)
 ///   dynamic_alignment=N          least alignment of dynamic shared memory, 16 (default) to 1024

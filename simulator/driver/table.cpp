@@ -120,6 +120,18 @@ std::uint64_t warp_instructions(const DriverTable* table) {
   return driver->warp_instructions();
 }
 
+bool timing::times_launches(const DriverTable* table) {
+  const SimulatedDriver* driver = driver_of(table);
+  return driver != nullptr && driver->options().timing;
+}
+
+std::vector<timing::TimedLaunch> timing::take_timed_launches(const DriverTable* table) {
+  SimulatedDriver* driver = driver_of(table);
+  if (driver == nullptr) return {};
+  const std::lock_guard lock(driver->mutex());
+  return driver->take_timed_launches();
+}
+
 double product_seconds(const DriverTable* table) {
   SimulatedDriver* driver = driver_of(table);
   if (driver == nullptr) return 0;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "simulator/instructions/lanes.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 namespace {
@@ -96,6 +97,8 @@ int arrive(Warp& warp, const Instruction& in, LaneMask active) {
   b.open = true;
   b.expected = count;
   warp.release(active, b.arrivals);
+  if (timing::Recorder* recorder = warp.machine().recorder())
+    recorder->arrived(warp.point(in), warp.cta(), timing::PhaseKey::kNamedBarrier | id, b.round);
   // With a thread count, a warp counts in full, whichever of its lanes exist.
   const bool whole = count != 0 && active == warp.live();
   b.arrived += whole ? kWarpSize : static_cast<u32>(std::popcount(active));
@@ -119,6 +122,10 @@ Step arrive_only(Warp& warp, const Instruction& in, LaneMask active) {
 
 Step sync(Warp& warp, const Instruction& in, LaneMask active) {
   const int id = arrive(warp, in, active);
+  if (timing::Recorder* recorder = warp.machine().recorder())
+    recorder->waited(warp.point(in), warp.cta(),
+                     timing::PhaseKey::kNamedBarrier | static_cast<std::uint32_t>(id),
+                     warp.cta().barriers[id].round);
   auto wait = std::make_unique<BarrierWait>(warp, active, id);
   warp.cta().settle_barriers();
   return wait_or_go_on(warp, std::move(wait));
@@ -172,6 +179,9 @@ Step cluster_arrive(Warp& warp, const Instruction& in, LaneMask active) {
   if ((warp.cluster_arrived & active) != 0)
     fail(ErrorKind::kBarrier, warp.point(in), "a thread arrives twice at the cluster's barrier in one round");
   warp.cluster_arrived |= active;
+  if (timing::Recorder* recorder = warp.machine().recorder())
+    recorder->arrived(warp.point(in), *cluster.cta(0), timing::PhaseKey::kClusterBarrier,
+                      cluster.barrier_round);
   cluster.barrier_arrived += std::popcount(active);
   if (in.small[0] != 0)  // .relaxed
     warp.release_fenced(active, cluster.barrier_arrivals);
@@ -185,6 +195,9 @@ Step cluster_wait(Warp& warp, const Instruction& in, LaneMask active) {
   if ((warp.cluster_arrived & active) != active)
     fail(ErrorKind::kBarrier, warp.point(in),
          "a thread waits at the cluster's barrier without having arrived");
+  if (timing::Recorder* recorder = warp.machine().recorder())
+    recorder->waited(warp.point(in), *warp.cta().cluster().cta(0), timing::PhaseKey::kClusterBarrier,
+                     warp.cluster_round);
   return wait_or_go_on(warp, std::make_unique<ClusterWait>(warp, active));
 }
 

@@ -3,6 +3,7 @@
 
 #include "simulator/instructions/lanes.h"
 #include "simulator/instructions/scope.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 namespace {
@@ -27,6 +28,15 @@ void find_addresses(Warp& warp, const Access& a, u64 (&addresses)[kWarpSize]) {
     const auto* base = warp.lanes<u32>(a.address.base);
     for (int i = 0; i < kWarpSize; ++i) addresses[i] = static_cast<u32>(base[i] + displacement);
   }
+}
+
+// For the timing model: which banks of shared memory the lanes want.
+template <Space space>
+void record(Warp& warp, const Instruction& in, LaneMask active, const u64 (&addresses)[kWarpSize],
+            u32 bytes) {
+  if constexpr (space == Space::kShared || space == Space::kSharedCluster)
+    if (timing::Recorder* recorder = warp.machine().recorder())
+      recorder->accesses_shared(warp.point(in), active, addresses, bytes, space == Space::kSharedCluster);
 }
 
 // Host memory behind one lane's address; the frequent spaces without a detour.
@@ -57,6 +67,7 @@ Step load(Warp& warp, const Instruction& in, LaneMask active) {
   find_addresses(warp, a, addresses);
   const std::size_t count = a.slots.size();
   const u32 bytes = static_cast<u32>(sizeof(T) * count);
+  record<space>(warp, in, active, addresses, bytes);
   ProgramPoint point = warp.point(in);
   for (int i = 0; i < kWarpSize; ++i) {
     if (!(active >> i & 1)) continue;
@@ -78,6 +89,7 @@ Step store(Warp& warp, const Instruction& in, LaneMask active) {
   find_addresses(warp, a, addresses);
   const std::size_t count = a.slots.size();
   const u32 bytes = static_cast<u32>(sizeof(T) * count);
+  record<space>(warp, in, active, addresses, bytes);
   ProgramPoint point = warp.point(in);
   for (int i = 0; i < kWarpSize; ++i) {
     if (!(active >> i & 1)) continue;
@@ -97,6 +109,7 @@ Step move_128(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& a = in.data<Access>();
   u64 addresses[kWarpSize];
   find_addresses(warp, a, addresses);
+  record<space>(warp, in, active, addresses, 16);
   ProgramPoint point = warp.point(in);
   for (int i = 0; i < kWarpSize; ++i) {
     if (!(active >> i & 1)) continue;

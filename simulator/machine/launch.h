@@ -19,17 +19,21 @@ namespace jfa::simulator {
 
 class Observer;
 class Trace;
+namespace timing {
+class Recorder;
+}
 
 struct RunOptions {
   int sms = 2;
   Schedule schedule = Schedule::kEager;
-  std::uint64_t seed = 0;              // of kRandom; of kStarve: who
-  std::vector<Choice> choices{};       // of kReplay, by position
-  std::uint64_t first_choice = 0;      // position of the launch's first decision
-  bool record_choices = false;         // fill LaunchResult::choices; kEager and kLazy have none
-  Trace* trace = nullptr;              // gets the run's events, if there is one; not owned
-  std::vector<Observer*> observers{};  // watch the run, beside the checkers; not owned
-  bool checks = true;                  // false: errors are hangs, traps and what the machine cannot do
+  std::uint64_t seed = 0;                // of kRandom; of kStarve: who
+  std::vector<Choice> choices{};         // of kReplay, by position
+  std::uint64_t first_choice = 0;        // position of the launch's first decision
+  bool record_choices = false;           // fill LaunchResult::choices; kEager and kLazy have none
+  Trace* trace = nullptr;                // gets the run's events, if there is one; not owned
+  timing::Recorder* recorder = nullptr;  // gets what warps do, for the timing model; not owned; of kEager
+  std::vector<Observer*> observers{};    // watch the run, beside the checkers; not owned
+  bool checks = true;                    // false: errors are hangs, traps and what the machine cannot do
   /// What some compilers take for granted although PTX does not promise it, and devices happen to give: an
   /// alignment of dynamic shared memory beyond the declared one, and rules that may be left out, which
   /// habits.h describes and has sets of. Defaults: PTX.

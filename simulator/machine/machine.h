@@ -350,6 +350,8 @@ class Machine : public Extensible<Machine> {
   std::vector<Choice>& choices() { return choices_; }
   /// Where events go; null: nowhere.
   Trace* trace() const { return config_.options.trace; }
+  /// Gets what warps do; null: nobody does.
+  timing::Recorder* recorder() const { return config_.options.recorder; }
 
   // --- Addresses, for handlers and engines.
   /// The CTA and offset of a 32-bit shared::cluster address (or the low half of a generic one), as seen from

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "simulator/machine/cluster_placement.h"
+#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 namespace {
@@ -200,6 +201,7 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
     report_livelock(fmt::format("more than {} warp instructions have been executed", budget_));
   const std::uint64_t before = executed;
   const std::vector<Observer*>& observers = machine_.observers().of_instructions();
+  timing::Recorder* const recorder = machine_.recorder();
   Turn turn = Turn::kStopped;
   while (quantum-- > 0) {
     Split& split = warp.splits[warp.current_];
@@ -218,9 +220,13 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
     }
     Step step = Step::kRetry;
     if (!in.converged || active == warp.live_ || warp.converge(warp.live_, in, active, step)) {
+      if (recorder != nullptr) recorder->begin(warp, s.pc, active);
       step = in.handler(warp, in, active);
       ++executed;
       for (Observer* observer : observers) observer->execute(warp, in, active);
+      if (recorder != nullptr && (step == Step::kRetry || step == Step::kYield ||
+                                  (step == Step::kWait && warp.current().resume == Resume::kRetry)))
+        recorder->take_back(warp);
     }
     switch (step) {
       case Step::kNext:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "simulator/machine/recorder.h"
 #include "simulator/tensor_core/mma_operation.h"
 #include "simulator/tensor_core/zero_column_mask.h"
 
@@ -178,6 +179,14 @@ void MmaIssue::post() {
   for (std::uint32_t cta = 0; cta < product_.cta_count(); ++cta) {
     begin_operands(*product_.ctas[cta]);
     begin_accumulator(cta);
+  }
+  if (timing::Recorder* recorder = warp_.machine().recorder()) {
+    timing::Detail product;
+    product.m = static_cast<std::uint16_t>(product_.instruction.m);
+    product.n = static_cast<std::uint16_t>(product_.instruction.n);
+    product.cta_group = static_cast<std::uint8_t>(product_.form().cta_group);
+    product.a_in_tensor_memory = product_.form().a_in_tensor_memory;
+    recorder->multiplies(point_, product);
   }
   TensorTickets predecessors = own_.issue(warp_.thread(point_.lane), ticket_);
   const std::uint64_t queue = warp_.machine().config().options.product_waits ? order_ : own_.product_queue();

@@ -13,7 +13,7 @@ struct alignas(16) KeyTile {
   i32 key_position;    // index of the first row within its sequence
   i32 query_row;       // first query that sees any row, in the query tensor
   i32 output_row;      // the same query in the output, LSE and delta tensors
-  i32 query_position;  // the same query's index within its sequence
+  i32 query_position;  // the same query's place among the keys of its sequence
   i32 query_count;     // queries from there that see some row of the tile; may be 0
   i32 reserved;
 };

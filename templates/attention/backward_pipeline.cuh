@@ -76,7 +76,7 @@ __device__ inline void drain(u64* empty, Ring<kStages> ring) {
 
 // As loaded_rows() of a query tile.
 __device__ inline i32 loaded_keys(const KeyTile& tile) {
-  return live_rows(tile.key_position, tile.rows, tile.query_position, tile.query_count);
+  return live_keys(tile.key_position, tile.rows, tile.query_position, tile.query_count);
 }
 
 // What a key-side product needs of a query.

@@ -85,13 +85,13 @@ __device__ inline Shared<Control> carve(unsigned char* bytes) {
 // Loaded rows, as loaded_rows() of a tile: of the query, of a run's output gradient, of the keys of its tile
 // at `first`. A query that sees a key of any sequence is there for all of them.
 __device__ inline i32 loaded_queries(const BroadcastArguments& arguments) {
-  return live_rows(0, arguments.query_rows, 0, arguments.header->longest_key_rows);
+  return live_queries(0, arguments.query_rows, 0, arguments.header->longest_key_rows);
 }
 __device__ inline i32 loaded_output_grads(const KeyRun& run, i32 query_rows) {
-  return live_rows(0, query_rows, run.key_position, run.rows);
+  return live_queries(0, query_rows, run.key_position, run.rows);
 }
 __device__ inline i32 loaded_keys(const KeyRun& run, i32 first, i32 query_rows) {
-  return live_rows(run.key_position + first, run.rows - first, 0, query_rows);
+  return live_keys(run.key_position + first, run.rows - first, 0, query_rows);
 }
 
 __device__ inline bool has_output_grad(const KeyRun& run) { return run.rows > 0 && run.output_row >= 0; }

@@ -6,8 +6,13 @@ namespace jfa::kernel::broadcast {
 template <i32 kRows = kTileRows>
 __device__ inline bool tile_is_seen(const KeyRun& run, i32 first, i32 query_rows) {
   if (run.output_row < 0) return false;
-  const Interval seen = tile_interval(run.key_position + first, min(kRows, run.rows - first), query_rows);
+  const Interval seen = queries_of_keys(run.key_position + first, min(kRows, run.rows - first), query_rows);
   return seen.end > seen.begin;
+}
+
+// What the run's `key`-th key sees.
+__device__ inline Intervals queries_of_key(const KeyRun& run, i32 key, i32 query_rows) {
+  return key < run.rows ? kernel::queries_of_key(run.key_position + key, query_rows) : Intervals::none();
 }
 
 // The sequence that holds a tile of the list of all key tiles. Arguments: of one of the entries.

@@ -23,6 +23,7 @@ __device__ inline void check_offsets(u64* first_bad, OffsetName name, const void
 
 struct Sequence {
   i32 query_row, query_rows, key_row, key_rows, output_row;
+  i32 query_place;  // of the first query among the keys
 };
 
 __device__ inline Sequence load_sequence(const PrepareArguments& a, i32 b) {
@@ -40,6 +41,7 @@ __device__ inline Sequence load_sequence(const PrepareArguments& a, i32 b) {
   }
   if (a.output_offset != nullptr)
     s.output_row = static_cast<i32>(load_offset(a.output_offset, a.output_offset_is_64, b));
+  s.query_place = kAlignedAtEnds ? s.key_rows - s.query_rows : 0;
   return s;
 }
 

@@ -19,7 +19,7 @@ struct alignas(16) QueryTile {
   i32 query_row;       // first row in the query tensor
   i32 output_row;      // first row in the output and LSE tensors
   i32 rows;            // 1 … tile rows
-  i32 query_position;  // index of the first row within its sequence
+  i32 query_position;  // place of the first row among the keys of its sequence (interval_window.cuh)
   i32 key_row;         // first key any row sees, in the key tensor
   i32 key_position;    // the same key's index within its sequence
   i32 key_count;       // keys from there that some row of the tile sees; may be 0

@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Prepare::kThre
     list_parts(a, order, parts);
     return;
   }
-  auto cost_of = [](const Sequence& s) { return cost_bucket(streamed_tiles(s.query_rows, s.key_rows)); };
+  auto cost_of = [](const Sequence& s) { return cost_bucket(streamed_key_tiles(s)); };
   for_each_sequence(a, [&](const Sequence& s) { order.count(cost_of(s), tiles_of(s.query_rows)); });
   order.order_by_cta(&a.header->tile_count);
   for_each_sequence(a, [&](const Sequence& s) {

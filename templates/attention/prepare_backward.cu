@@ -28,15 +28,16 @@ __device__ inline i32 one_pass_cost(const Sequence& s) {
 // Calls visit(tile) for every key tile of a sequence: for_each_tile with the sides exchanged.
 template <class Visit>
 __device__ inline void for_each_key_tile(const Sequence& s, Visit visit) {
-  for (i32 position = 0; position < s.key_rows; position += kTileRows) {
+  for (i32 first = 0; first < s.key_rows; first += kTileRows) {
+    const i32 position = tile_position<kLaterKeysSeeMore>(first, s.key_rows);
     KeyTile tile;
     tile.key_row = s.key_row + position;
     tile.rows = min(kTileRows, s.key_rows - position);
     tile.key_position = position;
-    const Interval queries = tile_interval(position, tile.rows, s.query_rows);
+    const Interval queries = queries_of_keys(position - s.query_place, tile.rows, s.query_rows);
     tile.query_row = s.query_row + queries.begin;
     tile.output_row = s.output_row + queries.begin;
-    tile.query_position = queries.begin;
+    tile.query_position = s.query_place + queries.begin;
     tile.query_count = queries.end - queries.begin;
     tile.reserved = 0;
     visit(tile);
@@ -45,7 +46,7 @@ __device__ inline void for_each_key_tile(const Sequence& s, Visit visit) {
 
 // All keys and queries of a sequence.
 __device__ inline KeyTile whole_sequence(const Sequence& s) {
-  return {s.key_row, s.key_rows, 0, s.query_row, s.output_row, 0, s.query_rows, 0};
+  return {s.key_row, s.key_rows, 0, s.query_row, s.output_row, s.query_place, s.query_rows, 0};
 }
 
 template <class Visit>
@@ -61,11 +62,28 @@ __device__ inline void for_each_short_tile(const Sequence& s, Visit visit) {
                   min(kTileRows, s.query_rows - first), 0});
 }
 
+// Calls visit(sequence) for a sequence. Queries at its beginning that see no key, and keys that no query
+// sees, are sequences of their own, so that no tile holds them beside others; at its end live_rows() sees to
+// it.
+template <class Visit>
+__device__ inline void for_each_live_part(const Sequence& s, Visit visit) {
+  if (!kAlignedAtEnds || s.query_rows == 0 || s.key_rows == 0) {
+    visit(s);
+    return;
+  }
+  const i32 queries = queries_of_keys(-s.query_place, s.key_rows, s.query_rows).begin;
+  const i32 keys = keys_of_queries(s.query_place, s.query_rows, s.key_rows).begin;
+  if (queries > 0) visit(Sequence{s.query_row, queries, 0, 0, s.output_row, 0});
+  if (keys > 0) visit(Sequence{0, 0, s.key_row, keys, 0, 0});
+  visit(Sequence{s.query_row + queries, s.query_rows - queries, s.key_row + keys, s.key_rows - keys,
+                 s.output_row + queries, s.query_place + queries - keys});
+}
+
 // Calls visit(sequence) for this thread's sequences. The unowned rows of either side, before the first
 // sequence and behind the last, are one more each: of keys that no query sees, of queries that see no key.
 template <class Visit>
 __device__ inline void for_each_owner(const PrepareArguments& a, Visit visit) {
-  for_each_sequence(a, visit);
+  for_each_sequence(a, [&](const Sequence& s) { for_each_live_part(s, visit); });
   if (threadIdx.x != blockDim.x - 1) return;  // the thread with the fewest sequences
   const OwnedRows keys = owned_rows(a.key_offset, a.key_offset_is_64, a.batch);
   visit(Sequence{0, 0, 0, keys.begin, 0});
@@ -96,12 +114,8 @@ extern "C" __global__ void __launch_bounds__(jfa::kernel::config::Prepare::kThre
   }
   if (!offsets_are_good(a, &first_bad)) return;
 
-  const auto key_cost = [](const Sequence& s) {
-    return cost_bucket(streamed_tiles(s.key_rows, s.query_rows));
-  };
-  const auto query_cost = [](const Sequence& s) {
-    return cost_bucket(streamed_tiles(s.query_rows, s.key_rows));
-  };
+  const auto key_cost = [](const Sequence& s) { return cost_bucket(streamed_query_tiles(s)); };
+  const auto query_cost = [](const Sequence& s) { return cost_bucket(streamed_key_tiles(s)); };
   for_each_owner(a, [&](const Sequence& s) {
     if (takes_two_cta(arguments, s)) {
       two_cta_order.count(one_pass_cost(s), 1);

@@ -72,15 +72,25 @@ __device__ inline Shared<Control> carve(unsigned char* bytes) {
           reinterpret_cast<Control*>(bytes + (tiles - start) + Config::Control::kBegin)};
 }
 
+// Of the first query among the keys, all of which are in the tile.
+__device__ inline i32 query_place(const KeyTile& tile) { return kAlignedAtEnds ? tile.query_position : 0; }
+
+// What a key sees of all queries.
+__device__ inline Intervals queries_of_key(const KeyTile& tile, i32 key) {
+  return key < tile.rows ? kernel::queries_of_key(key - query_place(tile), tile.query_count)
+                         : Intervals::none();
+}
+
 // Whether any of a streamed tile's queries from `first` on sees any key. The others' gradient is 0.
 __device__ inline bool sees_keys(const KeyTile& tile, i32 first) {
-  const Interval seen = tile_interval(first, min(kChunkRows, tile.query_count - first), tile.rows);
+  const Interval seen =
+      keys_of_queries(query_place(tile) + first, min(kChunkRows, tile.query_count - first), tile.rows);
   return seen.end > seen.begin;
 }
 
 // As loaded_keys() of the queries, all of which stream past.
 __device__ inline i32 loaded_queries(const KeyTile& tile) {
-  return live_rows(tile.query_position, tile.query_count, tile.key_position, tile.rows);
+  return live_queries(tile.query_position, tile.query_count, tile.key_position, tile.rows);
 }
 
 template <class Control>

@@ -15,11 +15,20 @@ __device__ inline i32 cost_bucket(i32 streamed_tiles) {
   return 32 + (log2 - 5) * 4 + ((streamed_tiles >> (log2 - 2)) & 3);
 }
 
-// Tiles that a tile in the middle of `rows` rows streams, of the other side's `other_rows`: no tile streams
-// more.
-__device__ inline i32 streamed_tiles(i32 rows, i32 other_rows) {
-  const Interval seen = tile_interval(rows / 2, kTileRows, other_rows);
+// Tiles that a sequence's query tile streams that streams most, and a key tile.
+__device__ inline i32 streamed_key_tiles(const Sequence& s) {
+  const Interval seen = most_keys(s.query_place, s.query_rows, s.key_rows);
   return tiles_of(seen.end - seen.begin);
+}
+__device__ inline i32 streamed_query_tiles(const Sequence& s) {
+  const Interval seen = most_queries(-s.query_place, s.key_rows, s.query_rows);
+  return tiles_of(seen.end - seen.begin);
+}
+
+// Where the tile begins whose turn it is after `first` rows' tiles: costly ones come first.
+template <bool kLaterSeeMore>
+__device__ inline i32 tile_position(i32 first, i32 rows) {
+  return kLaterSeeMore ? (tiles_of(rows) - 1) * kTileRows - first : first;
 }
 
 // Counting sort by cost, most costly first, by one CTA: count every item, order(), then place() every item.
@@ -71,19 +80,20 @@ __device__ inline void for_each_sequence(const PrepareArguments& a, Visit visit)
 // The rows of a tile that are loaded. A row that sees nothing takes no part whatever it holds, so it must not
 // meet the others in a product: there 0 * NaN would be NaN.
 __device__ inline i32 loaded_rows(const QueryTile& tile) {
-  return live_rows(tile.query_position, tile.rows, tile.key_position, tile.key_count);
+  return live_queries(tile.query_position, tile.rows, tile.key_position, tile.key_count);
 }
 
 // Calls visit(tile) for every query tile of a sequence.
 template <class Visit>
 __device__ inline void for_each_tile(const Sequence& s, Visit visit) {
-  for (i32 position = 0; position < s.query_rows; position += kTileRows) {
+  for (i32 first = 0; first < s.query_rows; first += kTileRows) {
+    const i32 position = tile_position<kLaterQueriesSeeMore>(first, s.query_rows);
     QueryTile tile;
     tile.query_row = s.query_row + position;
     tile.output_row = s.output_row + position;
     tile.rows = min(kTileRows, s.query_rows - position);
-    tile.query_position = position;
-    const Interval keys = tile_interval(position, tile.rows, s.key_rows);
+    tile.query_position = s.query_place + position;
+    const Interval keys = keys_of_queries(tile.query_position, tile.rows, s.key_rows);
     tile.key_row = s.key_row + keys.begin;
     tile.key_position = keys.begin;
     tile.key_count = keys.end - keys.begin;

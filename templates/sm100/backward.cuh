@@ -139,7 +139,7 @@ __device__ inline void wait_products(ProductBarriers& barriers, GradientPhases& 
 // or the columns', are in `stats`.
 template <class Work, class Stats>
 __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory lane_memory, int share,
-                                      Interval seen, float scale_log2, const Stats& stats,
+                                      Intervals seen, float scale_log2, const Stats& stats,
                                       GradientPhases& phases) {
   using Config = typename Work::Config;
   static_assert(kStreamedRows <= kColumnShares * kPieceColumns);
@@ -163,7 +163,7 @@ __device__ inline void score_operands(ProductBarriers& barriers, TensorMemory la
   RoundedPiece probabilities, score_grads;
   if (has_columns) {
     piece.round(scale_log2, stats, column, probabilities, score_grads);
-    if (__any_sync(0xffffffff, seen.begin > column || seen.end < column + kPieceColumns))
+    if (__any_sync(0xffffffff, seen.lacks_any(column, column + kPieceColumns)))
       mask_operands(probabilities, score_grads, seen_bits(seen, column));
   }
   wait_products(barriers, phases);

@@ -99,9 +99,8 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
     for (int first = 0; first < run.rows; first += kTileRows) {
       if (!tile_is_seen(run, first, arguments.query_rows)) continue;
       const int key = first + row;
-      const Interval seen =
-          key < run.rows ? visible(run.key_position + key, arguments.query_rows) : Interval{0, 0};
-      const bool masked = __any_sync(0xffffffff, seen.begin > 0 || seen.end < arguments.query_rows);
+      const Intervals seen = queries_of_key(run, key, arguments.query_rows);
+      const bool masked = __any_sync(0xffffffff, seen.lacks_any(0, arguments.query_rows));
       for (int chunk = 0; chunk < kRows / kChunkRows; ++chunk) {
         const int first_slot = chunk * kChunkRows;
         fused::score_operands<Config>(

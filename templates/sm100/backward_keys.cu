@@ -40,13 +40,13 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
     const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const KeyTile& tile = item.tile;
-    const Interval seen = visible(tile.key_position + row - tile.query_position, tile.query_count);
+    const Intervals seen = queries_of_key(tile.key_position + row - tile.query_position, tile.query_count);
     stationary.wait_full(pipeline.stationary_full);
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kStreamedRows) {
         streamed.wait_full(pipeline.streamed_full);
-        score_operands<Work>(control.barriers, lane_memory, share, {seen.begin - first, seen.end - first},
-                             arguments.scale_log2, StatsOfColumns(control.stats[streamed.slot]), phases);
+        score_operands<Work>(control.barriers, lane_memory, share, seen.from(first), arguments.scale_log2,
+                             StatsOfColumns(control.stats[streamed.slot]), phases);
         streamed.advance();
       }
     }

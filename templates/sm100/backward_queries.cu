@@ -50,10 +50,10 @@ __device__ inline void consume(const BackwardShared<Control>& shared, TensorMemo
       const i64 place = static_cast<i64>(item.head) * arguments.output_rows + tile.output_row + row;
       const StatsOfLane stats(lse_log2_of(arguments.lse + place, valid),
                               valid ? arguments.delta[place] : 0.0f);
-      const Interval seen = visible(tile.query_position + row - tile.key_position, tile.key_count);
+      const Intervals seen = keys_of_query(tile.query_position + row - tile.key_position, tile.key_count);
       for (int first = 0; first < tile.key_count; first += kStreamedRows) {
-        score_operands<Work>(control.barriers, lane_memory, share, {seen.begin - first, seen.end - first},
-                             arguments.scale_log2, stats, phases);
+        score_operands<Work>(control.barriers, lane_memory, share, seen.from(first), arguments.scale_log2,
+                             stats, phases);
       }
     }
     wait_products(control.barriers, phases);

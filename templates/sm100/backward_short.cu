@@ -141,14 +141,14 @@ __device__ inline void attend(const Shared<Control>& shared, TensorMemory memory
     const Item<KeyTile> item = take_item_by_warp(pipeline.queue, items);
     if (item.head < 0) break;
     const KeyTile& tile = item.tile;
-    const Interval seen = row < tile.rows ? visible(row, tile.query_count) : Interval{0, 0};
+    const Intervals seen = queries_of_key(tile, row);
 #pragma unroll 1
     for (int g = 0; g < config::kGroups; ++g) {
       for (int first = 0; first < tile.query_count; first += kChunkRows) {
         streamed.wait_full(shared.control->stats_full);
         if (sees_keys(tile, first)) {
           const int end = min(first + kChunkRows, tile.query_count);
-          const bool masked = __any_sync(0xffffffff, seen.begin > first || seen.end < end);
+          const bool masked = __any_sync(0xffffffff, seen.lacks_any(first, end));
           fused::score_operands<Config>(
               scores_full, lane_memory, arguments.scale_log2,
               StatsOfColumns(shared.control->stats[streamed.slot]), masked,

@@ -111,7 +111,7 @@ __device__ inline void rescale(Config::Accumulator::Tile output, float factor) {
 // memory are replaced by scaled and masked ones: after scaling, which is right for a scale of 0 and below.
 // `scale`: what the scores of a block are to be multiplied by after that; `shown`: whether any row of the
 // warp sees something of a half of the tile.
-__device__ inline void mask_scores(Config::Scores::Tile memory, Interval keys, float scale_log2,
+__device__ inline void mask_scores(Config::Scores::Tile memory, Intervals keys, float scale_log2,
                                    float (&scale)[kBlocks], bool (&shown)[2]) {
   u32 any = 0, all = 0;
 #pragma unroll 1
@@ -233,7 +233,7 @@ __device__ inline void deliver(Control& control) {
 // the tile that the row sees; `full`: every row of the warp sees all of them. `lane_memory` is this warp's
 // part of tensor memory.
 __device__ inline void softmax_tile(Control& control, TensorMemory lane_memory,
-                                    Config::Scores::Tile score_memory, Interval keys, bool full,
+                                    Config::Scores::Tile score_memory, Intervals keys, bool full,
                                     float scale_log2, bool first, u32& product_phase, RowState& row) {
   constexpr int kHalf = kBlocks / 2;
   float scale[kBlocks] = {scale_log2, scale_log2, scale_log2, scale_log2};
@@ -302,16 +302,16 @@ __device__ inline void softmax(const Shared<Control>& shared, TensorMemory memor
     if (item.head < 0) break;
     const QueryTile& tile = item.tile;
     const int count = tiles_of(tile.key_count);
-    const Interval keys = visible(tile.query_position + row - tile.key_position, tile.key_count);
+    const Intervals keys = keys_of_query(tile.query_position + row - tile.key_position, tile.key_count);
     // Tiles that every row of the warp sees all of.
-    const int full_begin = __reduce_max_sync(0xffffffff, tiles_of(keys.begin));
-    const int full_end = __reduce_min_sync(0xffffffff, keys.end / kTileRows);
+    const int full_begin = __reduce_max_sync(0xffffffff, tiles_of(keys.longest().begin));
+    const int full_end = __reduce_min_sync(0xffffffff, keys.longest().end / kTileRows);
     RowState state;
     for (int j = 0; j < count; ++j) {
       scores.wait_full(control.score_full);
       tcgen05_fence_after_thread_sync();
       const auto score_memory = Config::Scores::in(lane_memory, scores.slot);
-      const Interval here = {keys.begin - j * kTileRows, keys.end - j * kTileRows};
+      const Intervals here = keys.from(j * kTileRows);
       softmax_tile(control, lane_memory, score_memory, here, j >= full_begin && j < full_end,
                    arguments.scale_log2, j == 0, product_phase, state);
       scores.advance();

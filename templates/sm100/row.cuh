@@ -98,12 +98,12 @@ __device__ inline void store_row(float* destination, Accumulator memory, float f
 }
 
 // Which of 32 columns from `first` on a row sees: a bit each.
-__device__ inline u32 seen_bits(Interval seen, int first) {
+__device__ inline u32 seen_bits(const Intervals& seen, int first) {
   return bmsk_clamp(0, max(seen.end - first, 0)) & ~bmsk_clamp(0, max(seen.begin - first, 0));
 }
 
 // The same of columns that are rows of a tile of slots, one below the other, where the interval is of each.
-__device__ inline u32 seen_slot_bits(Interval seen, int first, int slot_rows) {
+__device__ inline u32 seen_slot_bits(const Intervals& seen, int first, int slot_rows) {
   u32 bits = 0;
 #pragma unroll 1
   for (int g = 0; g < config::kGroups; ++g) bits |= seen_bits(seen, first - g * slot_rows);

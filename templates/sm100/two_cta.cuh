@@ -34,7 +34,7 @@ static_assert(Config::QueryRows::Stage::Tile::kRows * kCtas == kChunkRows);
 // What is to be known of a step.
 struct Step {
   i32 key_row, key_rows;      // of the pair of key tiles: first row in the tensor, 0 … kCtas * kTileRows
-  i32 key_position;           // of the first one in its sequence
+  i32 key_offset;             // place of the first one less that of the sequence's first query
   i32 live_keys;              // rows from the first on that are loaded
   i32 head;                   // of the query, of the tile's first row
   i32 query_rows;             // of the tile

@@ -21,14 +21,15 @@ struct Work {
     return step.live_queries;
   }
   // Which of kPieceColumns of the tile's rows from `row` on a key sees that sees these queries: a bit each.
-  __device__ static inline u32 seen_bits(Interval seen, const Step& step, i32 row, const TwoCtaArguments&) {
+  __device__ static inline u32 seen_bits(const Intervals& seen, const Step& step, i32 row,
+                                         const TwoCtaArguments&) {
     return kernel::seen_bits(seen, step.query_position + row);
   }
   // Whether a key that sees these queries does not see all of a chunk's.
-  __device__ static inline bool is_masked(Interval seen, const Step& step, i32 chunk,
+  __device__ static inline bool is_masked(const Intervals& seen, const Step& step, i32 chunk,
                                           const TwoCtaArguments&) {
     const i32 first = step.query_position + chunk * kChunkRows;
-    return seen.begin > first || seen.end < min(first + kChunkRows, step.live_queries);
+    return seen.lacks_any(first, min(first + kChunkRows, step.live_queries));
   }
 
   template <class Visit>
@@ -37,10 +38,12 @@ struct Work {
     Step step{};
     step.key_row = tile.key_row;
     step.key_rows = tile.rows;
-    step.live_keys = live_rows(0, tile.rows, 0, tile.query_count);
+    const i32 query_place = kAlignedAtEnds ? tile.query_position : 0;
+    step.key_offset = -query_place;
+    step.live_keys = live_keys(0, tile.rows, query_place, tile.query_count);
     step.query_row = tile.query_row;
     step.output_row = tile.output_row;
-    step.live_queries = live_rows(0, tile.query_count, 0, tile.rows);
+    step.live_queries = live_queries(query_place, tile.query_count, 0, tile.rows);
     step.ends_queries = true;
     for (i32 g = 0; g < config::kGroups; ++g) {
       step.head = key_head * config::kGroups + g;

@@ -54,9 +54,9 @@ __device__ inline void attend(const Shared<typename Work::Tile>& shared, TensorM
   fused::Waits products_done{&pipeline.products_done};
   for_each_step<Work>(
       pipeline.queue, arguments, take_item_by_warp<typename Work::Tile>, [&](const Step& step) {
-        const Interval seen = key < step.key_rows
-                                  ? visible(step.key_position + key, Work::sequence_queries(step, arguments))
-                                  : Interval{0, 0};
+        const Intervals seen = key < step.key_rows ? queries_of_key(step.key_offset + key,
+                                                                    Work::sequence_queries(step, arguments))
+                                                   : Intervals::none();
         for (i32 chunk = 0; chunk < step.chunks(); ++chunk) {
           const bool masked = __any_sync(0xffffffff, Work::is_masked(seen, step, chunk, arguments));
           ring.wait_full(pipeline.stats.full);

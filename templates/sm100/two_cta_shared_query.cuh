@@ -22,13 +22,14 @@ struct Work {
     return arguments.query_rows;
   }
   // Which of kPieceColumns of the tile's rows from `row` on a key sees that sees these queries: a bit each.
-  __device__ static inline u32 seen_bits(Interval seen, const Step&, i32 row,
+  __device__ static inline u32 seen_bits(const Intervals& seen, const Step&, i32 row,
                                          const TwoCtaArguments& arguments) {
     return seen_slot_bits(seen, row, arguments.slot_rows);
   }
   // Whether a key that sees these queries does not see all of a chunk's.
-  __device__ static inline bool is_masked(Interval seen, const Step&, i32, const TwoCtaArguments& arguments) {
-    return seen.begin > 0 || seen.end < arguments.query_rows;
+  __device__ static inline bool is_masked(const Intervals& seen, const Step&, i32,
+                                          const TwoCtaArguments& arguments) {
+    return seen.lacks_any(0, arguments.query_rows);
   }
 
   template <class Visit>
@@ -48,9 +49,9 @@ struct Work {
       const i32 left = run.rows - first;
       step.key_row = run.key_row + first;
       step.key_rows = min(kKeyRows, left);
-      step.key_position = run.key_position + first;
-      step.live_keys = live_rows(step.key_position, left, 0, arguments.query_rows);
-      step.live_queries = live_rows(0, arguments.query_rows, step.key_position, step.key_rows);
+      step.key_offset = run.key_position + first;
+      step.live_keys = live_keys(step.key_offset, left, 0, arguments.query_rows);
+      step.live_queries = live_queries(0, arguments.query_rows, step.key_offset, step.key_rows);
       step.seen = broadcast::tile_is_seen<kKeyRows>(run, first, arguments.query_rows);
       step.ends_queries = run.last && left <= kKeyRows;
       visit(step);

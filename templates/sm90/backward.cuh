@@ -80,19 +80,14 @@ __device__ inline void issue_scores(float (&scores)[kScoreRegisters], float (&gr
 
 // What this thread's two rows see of the streamed tile that starts at `first`.
 struct Seen {
-  Interval rows[2];
+  Intervals rows[2];
 
-  __device__ inline Seen from(int first) const {
-    return {{{rows[0].begin - first, rows[0].end - first}, {rows[1].begin - first, rows[1].end - first}}};
-  }
+  __device__ inline Seen from(int first) const { return {{rows[0].from(first), rows[1].from(first)}}; }
   __device__ inline bool all() const {
-    return rows[0].begin <= 0 && rows[0].end >= kStreamedRows && rows[1].begin <= 0 &&
-           rows[1].end >= kStreamedRows;
+    return rows[0].contains_all(0, kStreamedRows) && rows[1].contains_all(0, kStreamedRows);
   }
   __device__ inline bool contains(int i, int lane_column) const {  // register i of a fragment
-    const Interval& row = rows[fragment_row(i)];
-    const int column = fragment_column(i, lane_column);
-    return column >= row.begin && column < row.end;
+    return rows[fragment_row(i)].contains(fragment_column(i, lane_column));
   }
 };
 

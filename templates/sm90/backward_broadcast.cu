@@ -57,9 +57,8 @@ __device__ inline void attend(QueriesTile<kRows> query, QueriesTile<kRows> outpu
                               int consumer, float (&query_gradient)[kGradientRegisters]) {
   constexpr int kChunks = kRows / kStreamedRows;
   const PairTile own_pair[2] = {pair[0] + half, pair[1] + half};
-  const bool masked =
-      __any_sync(0xffffffff, seen.rows[0].begin > 0 || seen.rows[0].end < arguments.query_rows ||
-                                 seen.rows[1].begin > 0 || seen.rows[1].end < arguments.query_rows);
+  const bool masked = __any_sync(0xffffffff, seen.rows[0].lacks_any(0, arguments.query_rows) ||
+                                                 seen.rows[1].lacks_any(0, arguments.query_rows));
   u32 probabilities[kRows / kMmaDepth][4];
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -71,8 +70,7 @@ __device__ inline void attend(QueriesTile<kRows> query, QueriesTile<kRows> outpu
         scores, [&](int i) { return stats[first + fragment_column(i)].lse_log2; }, masked,
         [&](int i, int column) {
           const int position = (first + 8 * (i >> 2)) % arguments.slot_rows + fragment_column(i & 3, column);
-          const Interval& row = seen.rows[fragment_row(i)];
-          return position >= row.begin && position < row.end;
+          return seen.rows[fragment_row(i)].contains(position);
         },
         arguments.scale_log2);
     pack_fragment(scores, chunk_probabilities);
@@ -140,8 +138,7 @@ __device__ inline void consume(const Shared<Control>& shared, const BroadcastArg
         Seen seen;
         for (int r = 0; r < 2; ++r) {
           const int key = first + consumer * kConsumerRows + fragment_first_row() + 8 * r;
-          seen.rows[r] =
-              key < run.rows ? visible(run.key_position + key, arguments.query_rows) : Interval{0, 0};
+          seen.rows[r] = queries_of_key(run, key, arguments.query_rows);
         }
         attend<kRows>(opaque(shared.template query_tile<kRows>()),
                       shared.template output_grad_tile<kRows>(output_grads.slot),

@@ -20,7 +20,7 @@ struct Control {
 // registers are short.
 __device__ inline Seen seen_from(const KeyTile& tile, const Share& share, int first) {
   const int row = opaque(share.first_row + fragment_first_row()) + tile.key_position - tile.query_position;
-  const Seen seen = {{visible(row, tile.query_count), visible(row + 8, tile.query_count)}};
+  const Seen seen = {{queries_of_key(row, tile.query_count), queries_of_key(row + 8, tile.query_count)}};
   return seen.from(first);
 }
 

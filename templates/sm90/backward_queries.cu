@@ -30,7 +30,7 @@ __device__ inline void attend(const BackwardShared<Control>& shared, const Query
     const i64 place = static_cast<i64>(head) * arguments.output_rows + tile.output_row + row;
     lse_log2[r] = lse_log2_of(arguments.lse + place, valid);
     delta[r] = valid ? arguments.delta[place] : 0.0f;
-    seen.rows[r] = visible(tile.query_position + row - tile.key_position, tile.key_count);
+    seen.rows[r] = keys_of_query(tile.query_position + row - tile.key_position, tile.key_count);
   }
   // The scores of the next keys are issued behind the product with these, which they do not wait for. With a
   // pair of tiles kept for it, and one of the other consumer's between, the next one still has a place.

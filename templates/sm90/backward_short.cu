@@ -32,8 +32,7 @@ __device__ inline Seen seen_from(const KeyTile& tile, int consumer, int first) {
   const int key = opaque(consumer * kConsumerRows + fragment_first_row());
   Seen seen;
 #pragma unroll
-  for (int r = 0; r < 2; ++r)
-    seen.rows[r] = key + 8 * r < tile.rows ? visible(key + 8 * r, tile.query_count) : Interval{0, 0};
+  for (int r = 0; r < 2; ++r) seen.rows[r] = queries_of_key(tile, key + 8 * r);
   return seen.from(first);
 }
 

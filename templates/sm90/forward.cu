@@ -11,6 +11,10 @@ using QueriesTile = Config::Queries::Stage;
 using KeysTile = Config::KeysAndValues::Stage;
 constexpr int kProbabilitySteps = KeysTile::kRows / kMmaDepth;
 
+// Items of fewer key tiles, and split keys, whose consumers may have different numbers of them, go without
+// turns.
+constexpr int kLeastTurnTiles = 4;
+
 // What a consumer carries from tile to tile.
 struct Walk {
   Ring<kQueryStages> queries;
@@ -75,9 +79,9 @@ __device__ inline bool finish_whole_tile(Pipeline& pipeline, Walk& walk,
 // that no products are on their way.
 template <bool kFirst>
 __device__ inline void finish_tile(Pipeline& pipeline, Walk& walk, float (&scores)[kScoreRegisters],
-                                   const Interval (&seen)[2], int tile, float scale_log2, bool waited) {
-  Interval keys[2];
-  for (int r = 0; r < 2; ++r) keys[r] = {seen[r].begin - tile * kTileRows, seen[r].end - tile * kTileRows};
+                                   const Intervals (&seen)[2], int tile, float scale_log2, bool waited) {
+  Intervals keys[2];
+  for (int r = 0; r < 2; ++r) keys[r] = seen[r].from(tile * kTileRows);
   float factor[2];
   const Exponent exponent = update_references(scores, keys, scale_log2, walk.rows, factor);
   if constexpr (!kFirst) {
@@ -102,7 +106,8 @@ __device__ inline void attend(const Shared<Control>& shared, int consumer, const
                               const Share& share, float scale_log2, Walk& walk) {
   Pipeline& pipeline = shared.control->pipeline;
   const int offset = tile.query_position + share.first_row + fragment_first_row() - tile.key_position;
-  const Interval seen[2] = {visible(offset, tile.key_count), visible(offset + 8, tile.key_count)};
+  const Intervals seen[2] = {keys_of_query(offset, tile.key_count),
+                             keys_of_query(offset + 8, tile.key_count)};
   const Interval whole = whole_tiles(tile, share, scale_log2);
   float scores[kScoreRegisters];
 
@@ -117,7 +122,7 @@ __device__ inline void attend(const Shared<Control>& shared, int consumer, const
   advance(walk);
 
   bool accumulate = false;
-  const bool turns = share.step == 1;
+  const bool turns = share.step == 1 && share.count >= kLeastTurnTiles;
   int j = share.first_tile;
   while (j + share.step < share.count) {
     pass_tiles(pipeline, walk.tiles, share.step - 1);

@@ -42,8 +42,8 @@ __device__ inline Interval whole_tiles(const QueryTile& tile, const Share& share
   if (!(scale_log2 > 0.0f)) return {0, 0};
   const int offset = tile.query_position + share.first_row - tile.key_position;
   const int last_row = min(kConsumerRows, tile.rows - share.first_row) - 1;
-  const Interval first = visible(offset, tile.key_count);
-  const Interval last = visible(offset + last_row, tile.key_count);
+  const Interval first = keys_of_query(offset, tile.key_count).longest();
+  const Interval last = keys_of_query(offset + last_row, tile.key_count).longest();
   return {(max(first.begin, last.begin) + kTileRows - 1) / kTileRows, min(first.end, last.end) / kTileRows};
 }
 

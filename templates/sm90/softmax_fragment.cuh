@@ -17,7 +17,7 @@ struct Exponent {
 
 // Moves the rows' references to what these scores ask for; `factor` is for what the rows accumulated before.
 // keys: what each row sees, counted from the tile's first column.
-__device__ inline Exponent update_references(float (&scores)[kScoreRegisters], const Interval (&keys)[2],
+__device__ inline Exponent update_references(float (&scores)[kScoreRegisters], const Intervals (&keys)[2],
                                              float scale_log2, RowState (&rows)[2], float (&factor)[2]) {
   Exponent exponent = {scale_log2, {}};
   // A positive scale is applied inside the exponent; otherwise the largest score is not the largest product,
@@ -27,14 +27,11 @@ __device__ inline Exponent update_references(float (&scores)[kScoreRegisters], c
     for (int i = 0; i < kScoreRegisters; ++i) scores[i] *= scale_log2;
     exponent.scale = 1.0f;
   }
-  const bool masked =
-      keys[0].begin > 0 || keys[0].end < kTileRows || keys[1].begin > 0 || keys[1].end < kTileRows;
+  const bool masked = keys[0].lacks_any(0, kTileRows) || keys[1].lacks_any(0, kTileRows);
   if (__any_sync(0xffffffff, masked)) {
 #pragma unroll
     for (int i = 0; i < kScoreRegisters; ++i) {
-      const Interval& row = keys[fragment_row(i)];
-      const int column = fragment_column(i);
-      if (column < row.begin || column >= row.end) scores[i] = kMinusInfinity;
+      if (keys[fragment_row(i)].lacks(fragment_column(i))) scores[i] = kMinusInfinity;
     }
   }
   // Two chains a row: one would wait for itself.

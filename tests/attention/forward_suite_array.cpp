@@ -19,12 +19,15 @@ constexpr std::size_t kMostSequences = 5;
 constexpr int kCandidates = 40;  // of which the best becomes the next case
 
 constexpr std::array<const char*, kFactors> kNames{
-    "dtype",         "head_dim",   "window",       "groups",        "query_mode",   "key_heads",
-    "query_layout",  "key_layout", "value_layout", "output_layout", "query_offset", "key_offset",
-    "output_offset", "scale",      "lse",          "spare_rows",    "query_length", "key_length"};
+    "dtype",        "head_dim",      "left",         "right",        "alignment",
+    "groups",       "query_mode",    "key_heads",    "query_layout", "key_layout",
+    "value_layout", "output_layout", "query_offset", "key_offset",   "output_offset",
+    "scale",        "lse",           "spare_rows",   "query_length", "key_length"};
 constexpr std::array<std::size_t, kFactors> kValueCounts{kDtypes.size(),
                                                          16,
-                                                         kWindows.size(),
+                                                         kSides.size(),
+                                                         kSides.size(),
+                                                         kAlignments.size(),
                                                          kGroupSizes.size(),
                                                          kBroadcastLengths.size() + 1,
                                                          2,
@@ -74,7 +77,9 @@ bool possible(const Pair& pair) {
   const auto has = [&](Factor factor) { return pair.factor_a == factor || pair.factor_b == factor; };
   const bool broadcast =
       (pair.factor_a == kQueryMode && pair.value_a > 0) || (pair.factor_b == kQueryMode && pair.value_b > 0);
-  return !(broadcast && (has(kQueryLength) || has(kQueryOffsetWidth)));
+  const bool at_ends =
+      (pair.factor_a == kAlignment && pair.value_a > 0) || (pair.factor_b == kAlignment && pair.value_b > 0);
+  return !(broadcast && (has(kQueryLength) || has(kQueryOffsetWidth) || at_ends));
 }
 
 // Which pairs have been met.
@@ -180,14 +185,23 @@ std::int64_t tiles_of(const SuiteCase& c) {
 
 // --- Kernels
 
-using KernelValues = std::array<std::size_t, 5>;
-constexpr KernelValues kKernelValueCounts{kDtypes.size(), kPaddedDims.size(), kWindows.size(),
-                                          kGroupSizes.size(), 2};
+// In the order of SuiteKernel's members.
+using KernelValues = std::array<std::size_t, 7>;
+constexpr KernelValues kKernelValueCounts{kDtypes.size(),
+                                          kPaddedDims.size(),
+                                          kSides.size(),
+                                          kSides.size(),
+                                          kAlignments.size(),
+                                          kGroupSizes.size(),
+                                          2};
+
+SuiteKernel kernel_of(const KernelValues& k) { return {k[0], k[1], k[2], k[3], k[4], k[5], k[6] == 1}; }
 
 template <class Visit>
 void for_each_kernel_pair(const KernelValues& kernel, const Visit& visit) {
   for (std::size_t a = 0; a < kernel.size(); ++a) {
-    for (std::size_t b = a + 1; b < kernel.size(); ++b) visit(std::tuple{a, kernel[a], b, kernel[b]});
+    for (std::size_t b = a + 1; b < kernel.size(); ++b)
+      visit(((a * kernel.size() + kernel[a]) * kernel.size() + b) * kernel.size() + kernel[b]);
   }
 }
 
@@ -203,21 +217,27 @@ std::vector<SuiteKernel> make_kernels(std::size_t count, std::uint64_t seed) {
     }
     all = std::move(longer);
   }
+  std::erase_if(all, [](const KernelValues& k) {
+    const SuiteKernel kernel = kernel_of(k);  // a shared query is aligned top_left only
+    return kernel.broadcast_q && kAlignments[kernel.alignment] != Alignment::top_left;
+  });
   Random random(seed);
   random.shuffle(all);
-  std::set<std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>> met;
+  constexpr std::size_t kFields = std::tuple_size_v<KernelValues>;
+  static_assert(*std::ranges::max_element(kKernelValueCounts) <= kFields);
+  std::vector<bool> met(kFields * kFields * kFields * kFields);  // by pair
   std::vector<SuiteKernel> kernels;
   while (kernels.size() < count && !all.empty()) {
     std::size_t best = 0;
     int best_gain = -1;
     for (std::size_t i = 0; i < all.size(); ++i) {
       int gain = 0;
-      for_each_kernel_pair(all[i], [&](const auto& pair) { gain += met.contains(pair) ? 0 : 1; });
+      for_each_kernel_pair(all[i], [&](const auto& pair) { gain += met[pair] ? 0 : 1; });
       if (gain > best_gain) std::tie(best, best_gain) = std::tuple{i, gain};
     }
     const KernelValues& k = all[best];
-    for_each_kernel_pair(k, [&](const auto& pair) { met.insert(pair); });
-    kernels.push_back({k[0], k[1], k[2], k[3], k[4] == 1});
+    for_each_kernel_pair(k, [&](const auto& pair) { met[pair] = true; });
+    kernels.push_back(kernel_of(k));
     all.erase(all.begin() + static_cast<std::ptrdiff_t>(best));
   }
   return kernels;
@@ -273,7 +293,9 @@ class CaseMaker {
     c.kernel = kernel != kUnset ? kernel : choose_kernel(c, wanted);
     const SuiteKernel& k = kernels_[c.kernel];
     c.values[kDtype] = k.dtype;
-    c.values[kWindow] = k.window;
+    c.values[kLeft] = k.left;
+    c.values[kRight] = k.right;
+    c.values[kAlignment] = k.alignment;
     c.values[kGroups] = k.groups;
     if (!k.broadcast_q) c.values[kQueryMode] = 0;
     choose(c, kHeadDim, [&](std::size_t dim) { return padded_of(dim) == k.padded_dim; });
@@ -308,7 +330,8 @@ class CaseMaker {
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
       const SuiteKernel& k = kernels_[i];
       const bool own_queries = wanted.query_length != kUnset || c.values[kQueryOffsetWidth] != kUnset;
-      if (agrees(kDtype, k.dtype) && agrees(kWindow, k.window) && agrees(kGroups, k.groups) &&
+      if (agrees(kDtype, k.dtype) && agrees(kLeft, k.left) && agrees(kRight, k.right) &&
+          agrees(kAlignment, k.alignment) && agrees(kGroups, k.groups) &&
           (c.values[kHeadDim] == kUnset || padded_of(c.values[kHeadDim]) == k.padded_dim) &&
           (c.values[kQueryMode] == kUnset || c.broadcast_q() == k.broadcast_q) &&
           !(own_queries && k.broadcast_q))
@@ -415,8 +438,11 @@ std::string value_name(std::size_t factor, std::size_t value) {
       return kDtypes[value] == DType::bf16 ? "bf16" : "fp16";
     case kHeadDim:
       return fmt::format("{}", 8 * (value + 1));
-    case kWindow:
-      return kWindows[value] ? fmt::format("{}", *kWindows[value]) : "none";
+    case kLeft:
+    case kRight:
+      return kSides[value] ? fmt::format("{}", *kSides[value]) : "all";
+    case kAlignment:
+      return kAlignments[value] == Alignment::top_left ? "top_left" : "bottom_right";
     case kGroups:
       return fmt::format("{}", kGroupSizes[value]);
     case kQueryMode:
@@ -480,10 +506,11 @@ PairCount count_pairs(const Suite& suite) {
 }
 
 std::size_t count_kernels(const Suite& suite) {
-  std::set<std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, bool>> kernels;
+  std::set<std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, std::size_t, std::size_t, bool>>
+      kernels;
   for (const SuiteCase& c : suite.cases) {
-    kernels.emplace(c.values[kDtype], padded_of(c.values[kHeadDim]), c.values[kWindow], c.values[kGroups],
-                    c.broadcast_q());
+    kernels.emplace(c.values[kDtype], padded_of(c.values[kHeadDim]), c.values[kLeft], c.values[kRight],
+                    c.values[kAlignment], c.values[kGroups], c.broadcast_q());
   }
   return kernels.size();
 }

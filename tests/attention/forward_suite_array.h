@@ -17,7 +17,9 @@ namespace jfa::test {
 struct SuiteKernel {
   std::size_t dtype = 0;  // like all below an index into the factor's values
   std::size_t padded_dim = 0;
-  std::size_t window = 0;
+  std::size_t left = 0;
+  std::size_t right = 0;
+  std::size_t alignment = 0;
   std::size_t groups = 0;
   bool broadcast_q = false;
 };
@@ -32,7 +34,9 @@ struct SuiteSequence {
 enum Factor : std::size_t {
   kDtype,
   kHeadDim,
-  kWindow,
+  kLeft,
+  kRight,
+  kAlignment,
   kGroups,
   kQueryMode,  // queries of every sequence's own, or broadcast_q with so many rows
   kKeyHeads,
@@ -56,8 +60,9 @@ enum Layout : std::size_t { kPacked, kFused, kHeadMajor, kPadded, kRowStrideZero
 inline constexpr std::array<DType, 2> kDtypes{DType::bf16, DType::fp16};
 inline constexpr std::array<std::int64_t, 5> kPaddedDims{16, 32, 64, 96, 128};
 inline constexpr std::array<std::int64_t, 7> kLengths{0, 1, 127, 128, 129, 257, 500};
-/// The last one is wider than every sequence.
-inline constexpr std::array<std::optional<std::int64_t>, 7> kWindows{std::nullopt, 0, 1, 31, 64, 128, 512};
+/// Of a window; the last one is wider than every sequence.
+inline constexpr std::array<std::optional<std::int64_t>, 6> kSides{std::nullopt, 0, 1, 31, 128, 512};
+inline constexpr std::array<Alignment, 2> kAlignments{Alignment::top_left, Alignment::bottom_right};
 inline constexpr std::array<std::int64_t, 5> kGroupSizes{1, 2, 3, 4, 8};
 inline constexpr std::array<std::int64_t, 7> kBroadcastLengths{1, 30, 64, 100, 128, 192, 300};
 inline constexpr std::array<std::optional<double>, 5> kScales{std::nullopt, 0.0, -0.3, 30.0, 1e-3};
@@ -100,7 +105,7 @@ PairCount count_pairs(const Suite& suite);
 /// Distinct kernels that the cases need.
 std::size_t count_kernels(const Suite& suite);
 
-/// "fp16 head_dim 72 window 31 ...", to find and repeat a case.
+/// "fp16 head_dim 72 left 31 ...", to find and repeat a case.
 std::string describe(const SuiteCase& suite_case);
 
 }  // namespace jfa::test

@@ -138,7 +138,8 @@ SuiteProblem problem_of(const SuiteCase& c) {
     if (layout == kRowStrideZero) repeat_first_row(input.tensor);
     input.strides = strides_of(layout, problem, input.tensor);
   }
-  problem.window = kWindows[c.values[kWindow]];
+  problem.window =
+      Window(kSides[c.values[kLeft]], kSides[c.values[kRight]], kAlignments[c.values[kAlignment]]);
   problem.scale = kScales[c.values[kScale]];
   if (c.values[kOutputOffset] > 0) problem.output_offset = offsets_with_gaps(problem);
 

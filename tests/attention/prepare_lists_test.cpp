@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -23,8 +24,9 @@ using Lengths = std::vector<std::int64_t>;
 
 constexpr int kTileRows = 128;
 
-const LoadedKernels& kernels(Device& device, bool broadcast_q) {
+const LoadedKernels& kernels(Device& device, bool broadcast_q, const Visibility& visibility = {}) {
   KernelSpec spec;
+  spec.visibility = visibility;
   spec.pass = Pass::backward;
   spec.padded_dim = 32;
   spec.broadcast_q = broadcast_q;
@@ -88,7 +90,8 @@ struct Lists {
 };
 
 // With sequences of [least, most] keys for clusters of two CTAs.
-Lists lists(const Lengths& query_lengths, const Lengths& key_lengths, int least, int most) {
+Lists lists(const Lengths& query_lengths, const Lengths& key_lengths, int least, int most,
+            const Visibility& visibility = {}) {
   Device device = Device::open("sim:sm_100a").value();
   constexpr std::size_t kRoom = 64;
   kernel::BackwardPrepareArguments arguments{};
@@ -100,7 +103,7 @@ Lists lists(const Lengths& query_lengths, const Lengths& key_lengths, int least,
   arguments.two_cta_tiles = allocated<KeyTile>(device, kRoom);
   arguments.two_cta_least_keys = least;
   arguments.two_cta_most_keys = most;
-  launch(device, kernels(device, false), "jfa_prepare_backward", arguments);
+  launch(device, kernels(device, false, visibility), "jfa_prepare_backward", arguments);
   Lists lists;
   lists.header = downloaded(device, arguments.common.header, 1)[0];
   const auto list = [&](const auto* from, int count) {
@@ -167,6 +170,46 @@ TEST_CASE("sequences go to the list of pairs by the number of their keys, and th
   check_lists(129, 256);
   check_lists(1, 256);
   check_lists(1, 0);  // none
+}
+
+// Of both lists by length: (first row, rows, first row of the other side, rows there).
+using Range = std::array<int, 4>;
+std::vector<Range> key_ranges(const Lists& lists) {
+  std::vector<Range> ranges;
+  for (const KeyTile& tile : lists.key_tiles)
+    ranges.push_back({tile.key_row, tile.rows, tile.query_row, tile.query_count});
+  return ranges;
+}
+std::vector<Range> query_ranges(const Lists& lists) {
+  std::vector<Range> ranges;
+  for (const QueryTile& tile : lists.delta_tiles)
+    ranges.push_back({tile.query_row, tile.rows, tile.key_row, tile.key_count});
+  return ranges;
+}
+
+TEST_CASE("of a causal sequence the tiles that see most come first, and none has what it does not see") {
+  const Lists found = lists({300}, {400}, 1, 0, {std::nullopt, 0});
+  CHECK(query_ranges(found) == std::vector<Range>{{256, 44, 0, 300}, {128, 128, 0, 256}, {0, 128, 0, 128}});
+  CHECK(key_ranges(found) ==
+        std::vector<Range>{{0, 128, 0, 300}, {128, 128, 128, 172}, {256, 128, 256, 44}, {384, 16, 384, 0}});
+}
+
+TEST_CASE("rows that see nothing before ends that are aligned are sequences of their own") {
+  // 280 queries stand before the first key less 20; 230 keys before the first query's place less 30.
+  const Lists found = lists({500, 140}, {200, 400}, 1, 0, {30, 20, Alignment::bottom_right});
+  CHECK(std::ranges::count_if(found.short_tiles, [](const KeyTile& tile) { return tile.rows == 0; }) ==
+        3 + 1);
+  std::vector<Range> keys = key_ranges(found), queries = query_ranges(found);
+  std::ranges::sort(keys);
+  std::ranges::sort(queries);
+  // The sequences that are left: 220 queries from row 280 on, the first at place -20, and all 200 keys; 140
+  // queries from row 500 on, the first at place 30, and 170 keys from row 200 + 230 on.
+  CHECK(keys ==
+        std::vector<Range>{
+            {0, 128, 280, 178}, {128, 72, 280 + 128, 92}, {430, 128, 500, 128}, {558, 42, 500 + 78, 62}});
+  CHECK(queries ==
+        std::vector<Range>{
+            {280, 128, 0, 128}, {408, 92, 78, 122}, {500, 128, 430, 170}, {628, 12, 430 + 128, 42}});
 }
 
 TEST_CASE("a shared query's key tiles are listed by one CTA's rows, or a pair's") {

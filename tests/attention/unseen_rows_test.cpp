@@ -10,6 +10,7 @@
 #include <limits>
 #include <set>
 
+#include "reference/reference_head.h"
 #include "reference/window_reach.h"
 #include "tests/attention/backward_harness.h"
 
@@ -36,8 +37,8 @@ Unseen unseen_rows(const Problem& problem) {
   for (std::int64_t row = 0; row < reference::output_rows(problem); ++row) unseen.outputs.insert(row);
   for (const reference::Sequence& s : reference::sequences(problem)) {
     for (std::int64_t i = 0; i < s.query_rows; ++i) {
-      for (std::int64_t j = 0; j < s.key_rows; ++j) {
-        if (problem.window && std::abs(i - j) > *problem.window) continue;
+      const reference::Interval seen = reference::visible_keys(i, s.query_rows, s.key_rows, problem.window);
+      for (std::int64_t j = seen.begin; j < seen.end; ++j) {
         unseen.queries.erase(s.query_row + i);
         unseen.outputs.erase(s.output_row + i);
         unseen.keys.erase(s.key_row + j);
@@ -84,7 +85,7 @@ bool same_bits(const Values& a, const Values& b) {
   return true;
 }
 
-void check_unseen(Problem problem, std::int64_t window, std::uint64_t seed) {
+void check_unseen(Problem problem, const Window& window, std::uint64_t seed) {
   problem.window = window;
   randomize(problem, seed);
   const BackwardProblem clean = with_random_gradient(problem, seed, /*lse_gradient=*/true);
@@ -132,6 +133,17 @@ TEST_CASE("unseen rows: a window wider than a tile") {
   check_unseen(flat_problem({300, 1, 20}, {1, 290, 160}, {1, 1}, 16, DType::fp16), 130, 3);
 }
 
+TEST_CASE("unseen rows: at the beginnings of sequences that are aligned at their ends") {
+  check_unseen(flat_problem({300, 1, 20, 0, 150, 9}, {1, 290, 160, 7, 300, 300}, {2, 1}, 32),
+               {20, 3, Alignment::bottom_right}, 9);
+  check_unseen(flat_problem({300, 40, 5, 150}, {10, 0, 150, 140}, {1, 1}, 64),
+               Window::causal(Alignment::bottom_right), 10);
+}
+
+TEST_CASE("unseen rows: behind a window that is open on one side") {
+  check_unseen(flat_problem({300, 10, 5, 40}, {10, 300, 150, 0}, {2, 2}, 32), Window::causal(), 11);
+}
+
 TEST_CASE("unseen rows: behind the last sequence") {
   Problem problem = flat_problem({9, 30}, {40, 12}, {2, 1}, 32);
   problem.query_offset.back() -= 5;
@@ -164,7 +176,7 @@ int strays(const std::vector<float>& got, const std::vector<float>& clean, const
 }
 
 // Spoils that row of head 1, of one tensor after the other.
-void check_reach(Problem problem, std::int64_t window, std::int64_t row) {
+void check_reach(Problem problem, const Window& window, std::int64_t row) {
   problem.window = window;
   randomize(problem, 9);
   const BackwardProblem clean = with_random_gradient(problem, 9, /*lse_gradient=*/true);
@@ -206,7 +218,7 @@ void check_reach(Problem problem, std::int64_t window, std::int64_t row) {
 }
 
 TEST_CASE("unseen rows: what a NaN inside the window reaches ends with the tiles around it") {
-  check_reach(flat_problem({700, 100}, {700, 90}, {4, 2}, 32), 4, 350);
+  check_reach(flat_problem({700, 100}, {700, 90}, {4, 2}, 32), Window(std::nullopt, 4), 350);
 }
 
 TEST_CASE("unseen rows: so it does where a step takes twice as many rows") {

@@ -20,8 +20,9 @@ BEGIN {
   may("reference", "base include/jfa")
   may("conformance", "base formats runtime simulator cuda")
   may("tools", "any")
-  may("tools/lint", "base tools cuda")
-  may("tools/jfa_sim", "base formats tools simulator cuda")
+  may("machine_code", "base cuda")
+  may("tools/lint", "base machine_code tools cuda")
+  may("tools/jfa_sim", "base formats machine_code tools simulator cuda")
   may("cmake", "")
   may("python", "include/jfa")
   may("examples", "include/jfa cuda")
@@ -29,7 +30,7 @@ BEGIN {
   may("tests", "any")
 
   # The simulator's rooms, each of which may know those before it.
-  count = split("ptx machine decode async tensor_core instructions checkers driver campaign", rooms, " ")
+  count = split("ptx machine decode async tensor_core instructions checkers driver campaign timing", rooms, " ")
   below = "base"
   for (i = 1; i <= count; ++i) {
     may("simulator/" rooms[i], below)
@@ -37,6 +38,7 @@ BEGIN {
   }
   may("simulator/async", allowed_of["simulator/async"] " cuda")  # whose tensor maps are the driver API's
   may("simulator/driver", allowed_of["simulator/driver"] " cuda")
+  may("simulator/timing", allowed_of["simulator/timing"] " machine_code")  # which it plays
 }
 
 # within("a/b/c.h", "a/b")

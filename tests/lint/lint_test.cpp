@@ -7,10 +7,10 @@
 #include <random>
 #include <set>
 
+#include "machine_code/cubin.h"
+#include "machine_code/instruction.h"
+#include "machine_code/loops.h"
 #include "tests/lint/code.h"
-#include "tools/lint/cubin.h"
-#include "tools/lint/instruction.h"
-#include "tools/lint/loops.h"
 
 namespace jfa::lint {
 namespace {

@@ -109,7 +109,12 @@ double direct_output(const Problem& p, const reference::Sequence& s, std::int64_
   double sum = 0;
   double output = 0;
   for (std::int64_t j = 0; j < s.key_rows; ++j) {
-    if (p.window && std::abs(i - j) > *p.window) continue;
+    if (p.window) {
+      const bool at_ends = p.window->alignment == Alignment::bottom_right;
+      const std::int64_t distance = j - i - (at_ends ? s.key_rows - s.query_rows : 0);
+      if (p.window->left && distance < -*p.window->left) continue;
+      if (p.window->right && distance > *p.window->right) continue;
+    }
     double score = 0;
     for (std::int64_t d = 0; d < p.query.head_dim; ++d) {
       score += double{p.query.at(s.query_row + i, head, d)} * p.key.at(s.key_row + j, key_head, d);

@@ -164,14 +164,37 @@ Forms all_ones() {
   return forms;
 }
 
-Forms inclusive_window() {
-  ClosedForm form{37, "window 2", flat_problem({9}, {9}, {1, 1}, 64), {}, {}};
-  form.problem.window = 2;
-  form.output = [](auto, auto, auto) { return 0.0; };
-  PerRow lse;
-  for (const double keys : {3, 4, 5, 5, 5, 5, 5, 4, 3}) lse.push_back(std::log(keys));
+// Scores are 0 and values their keys' indices, so that an output is the middle of what its row sees.
+// intervals: first and last key of every row; first > last: none.
+ClosedForm seen_by_rows(int bug, std::string what, std::int64_t keys, const Window& window,
+                        const std::vector<std::pair<int, int>>& intervals) {
+  const auto queries = static_cast<std::int64_t>(intervals.size());
+  ClosedForm form{bug, std::move(what), flat_problem({queries}, {keys}, {1, 1}, 64), {}, {}};
+  form.problem.window = window;
+  set_value(form.problem, kValueIsIndex);
+  PerRow output, lse;
+  for (const auto& [first, last] : intervals) {
+    output.push_back(first <= last ? (first + last) / 2.0 : 0);
+    lse.push_back(first <= last ? std::log(last - first + 1.0) : kNoKey);
+  }
+  form.output = same_in_row(output);
   form.lse = same_in_row(lse);
-  return {form};
+  return form;
+}
+
+Forms inclusive_window() {
+  constexpr Alignment kAtEnds = Alignment::bottom_right;
+  return {seen_by_rows(37, "window 2", 9, 2,
+                       {{0, 2}, {0, 3}, {0, 4}, {1, 5}, {2, 6}, {3, 7}, {4, 8}, {5, 8}, {6, 8}}),
+          seen_by_rows(37, "causal", 5, Window::causal(),
+                       {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 4}, {0, 4}}),
+          seen_by_rows(37, "2 before, 1 behind", 5, {2, 1},
+                       {{0, 1}, {0, 2}, {0, 3}, {1, 4}, {2, 4}, {3, 4}, {4, 4}, {5, 4}, {6, 4}}),
+          seen_by_rows(37, "causal, more keys", 7, Window::causal(kAtEnds), {{0, 4}, {0, 5}, {0, 6}}),
+          seen_by_rows(37, "causal, fewer keys", 3, Window::causal(kAtEnds),
+                       {{0, -2}, {0, -1}, {0, 0}, {0, 1}, {0, 2}}),
+          seen_by_rows(37, "1 before and all behind", 6, {1, std::nullopt, kAtEnds},
+                       {{1, 5}, {2, 5}, {3, 5}, {4, 5}})};
 }
 
 Forms window_zero() {

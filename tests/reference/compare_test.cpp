@@ -284,6 +284,15 @@ TEST_CASE("what a NaN may reach through a window: rows of its sequence and heads
   check_rows(rows_of(reach.key_grad, 2, 0), 0, 9);
   CHECK(all_finite(reach.query_grad));
 
+  // One side of all rows, and rows that stand at other keys.
+  incoming.output.at(4, 0, 0) = 0;
+  problem.window = Window(std::nullopt, 4, Alignment::bottom_right);
+  problem.value.at(10 + 300, 1, 5) = kNotFinite;
+  reach = reference::window_reach(problem);
+  check_rows(rows_of(reach.output, 4, 2), 10 + 300 + 10 - 4 - 255, 10 + 699);
+  problem.value.at(10 + 300, 1, 5) = 0;
+  problem.window = 4;
+
   // Rows that see nothing reach nothing.
   incoming.output.at(4, 0, 0) = 0;
   incoming.output.at(10 + 695, 0, 0) = kNotFinite;

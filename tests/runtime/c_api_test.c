@@ -125,6 +125,38 @@ static void test_forward_and_backward(jfa_device* device) {
     CHECK(jfa_forward(device, &diagonal, &output, 0, NULL, NULL) == JFA_OK);
     CHECK(jfa_synchronize(device, NULL) == JFA_OK);
     CHECK_ROWS(output, own_value);
+    /* Query i sees the keys up to i, of which there are more than queries. */
+    {
+      jfa_call causal = call;
+      const float mean_to_own[kQueries] = {0, 0.5F, 1, 4, 4.5F, 5, 5.5F};
+      const float mean_to_last[kQueries] = {0.5F, 1, 1.5F, 6, 6.5F, 7, 7.5F};
+      causal.has_window_right = 1;
+      CHECK(jfa_forward(device, &causal, &output, 0, NULL, NULL) == JFA_OK);
+      CHECK(jfa_synchronize(device, NULL) == JFA_OK);
+      CHECK_ROWS(output, mean_to_own);
+      causal.alignment = JFA_BOTTOM_RIGHT;
+      CHECK(jfa_forward(device, &causal, &output, 0, NULL, NULL) == JFA_OK);
+      CHECK(jfa_synchronize(device, NULL) == JFA_OK);
+      CHECK_ROWS(output, mean_to_last);
+      causal.alignment = 2;
+      CHECK_ERROR(jfa_forward(device, &causal, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
+                  "alignment is 2");
+      causal.alignment = JFA_TOP_LEFT;
+      causal.has_window = 1;
+      CHECK_ERROR(jfa_forward(device, &causal, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
+                  "window is 0, and window_right 0");
+    }
+    {
+      jfa_configuration shared;
+      jfa_configuration_init(&shared);
+      shared.head_dim = kHeadDim;
+      shared.broadcast_q = 1;
+      shared.has_window_left = 1;
+      shared.window_left = 5;
+      CHECK(jfa_supported(&shared) == JFA_OK);
+      shared.alignment = JFA_BOTTOM_RIGHT;
+      CHECK_ERROR(jfa_supported(&shared), JFA_UNSUPPORTED, "window '5:all:bottom_right'");
+    }
     CHECK(jfa_forward(device, &call, &output, lse_address, &workspace, NULL) == JFA_OK);
   }
 
@@ -244,9 +276,9 @@ static void test_later_versions(jfa_device* device) {
   later.unknown[1] = 0x500;
   CHECK_ERROR(
       jfa_forward(device, &later.call, &output, 0, NULL, NULL), JFA_INVALID_ARGUMENT,
-      "jfa_call.struct_bytes is 312: byte 305 is 0x5, of a field that this library, whose jfa_call has "
-      "296 bytes, does not know");
-  CHECK_ERROR(jfa_workspace_bytes(&later.call, &bytes), JFA_INVALID_ARGUMENT, "byte 305");
+      "jfa_call.struct_bytes is 344: byte 337 is 0x5, of a field that this library, whose jfa_call has "
+      "328 bytes, does not know");
+  CHECK_ERROR(jfa_workspace_bytes(&later.call, &bytes), JFA_INVALID_ARGUMENT, "byte 337");
   CHECK_ROWS(output, untouched);
   later.unknown[1] = 0;
   CHECK(jfa_workspace_bytes(&later.call, &bytes) == JFA_OK);
@@ -260,7 +292,7 @@ static void test_later_versions(jfa_device* device) {
   CHECK(jfa_supported(&configuration.configuration) == JFA_OK);
   configuration.unknown = 1;
   CHECK_ERROR(jfa_supported(&configuration.configuration), JFA_INVALID_ARGUMENT,
-              "jfa_configuration.struct_bytes is 72: byte 64 is 0x1");
+              "jfa_configuration.struct_bytes is 104: byte 96 is 0x1");
   configuration.configuration.struct_bytes = 48;
   CHECK_ERROR(jfa_supported(&configuration.configuration), JFA_INVALID_ARGUMENT,
               "jfa_configuration.struct_bytes is 48: its first version has 56 bytes");

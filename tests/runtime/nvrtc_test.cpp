@@ -133,7 +133,7 @@ std::string without_debug_text(const std::string& ptx) {
 TEST_CASE("line information changes no machine code, and a virtual target's PTX is that of the real one") {
   jfa::KernelSpec hopper;
   hopper.target = jfa::Target::sm_90a;
-  hopper.window = 64;
+  hopper.visibility = {64, 64};
   jfa::KernelSpec backward;
   backward.pass = jfa::Pass::backward;
   backward.broadcast_q = true;

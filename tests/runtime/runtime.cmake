@@ -44,7 +44,7 @@ endforeach()
 jfa_add_test(runtime_backward_test
   SOURCES runtime/backward_test.cpp runtime/two_cta_test.cpp runtime/fake_driver.cpp
   LIBRARIES jfa_runtime jfa_cuda_headers fmt::fmt
-  LABELS host)
+  LABELS compiling)
 
 jfa_add_test(runtime_cache_test
   SOURCES runtime/cache_test.cpp

@@ -204,6 +204,23 @@ TEST_CASE("bug-pool 39: a negative window is refused, 0 is not") {
   CHECK(supported(configuration).message().find("window -3 is negative") != std::string::npos);
   configuration.window = 0;
   CHECK(supported(configuration).ok());
+  configuration.window = Window(-1, 0);
+  CHECK(supported(configuration).message().find("window.left -1 is negative") != std::string::npos);
+  configuration.window = Window(std::nullopt, -2);
+  CHECK(supported(configuration).message().find("window.right -2 is negative") != std::string::npos);
+}
+
+TEST_CASE("a shared query is aligned top_left only") {
+  Configuration configuration;
+  configuration.broadcast_q = true;
+  configuration.window = Window::causal();
+  CHECK(supported(configuration).ok());
+  configuration.window = Window(4, 0, Alignment::bottom_right);
+  const Status refused = supported(configuration);
+  CHECK(refused.kind() == ErrorKind::kUnsupported);
+  CHECK(refused.message().find("window '4:0:bottom_right' with broadcast_q") != std::string::npos);
+  configuration.window = Window(std::nullopt, std::nullopt, Alignment::bottom_right);  // hides nothing
+  CHECK(supported(configuration).ok());
 }
 
 TEST_CASE("bug-pool 32: head_dims are right or refused, and the list can be asked for") {

@@ -21,6 +21,11 @@ BenchShape shape_of(const std::string& fields) {
   return shapes->front();
 }
 
+bool is_kept(std::int64_t i, std::int64_t j, std::int64_t queries, std::int64_t keys, const Window& window) {
+  const std::int64_t distance = j - i - (window.alignment == Alignment::bottom_right ? keys - queries : 0);
+  return (!window.left || distance >= -*window.left) && (!window.right || distance <= *window.right);
+}
+
 // Counts one by one.
 std::int64_t count_pairs(const BenchProblem& problem) {
   std::int64_t pairs = 0;
@@ -29,7 +34,7 @@ std::int64_t count_pairs(const BenchProblem& problem) {
     const std::int64_t keys = problem.key_offset[b + 1] - problem.key_offset[b];
     for (std::int64_t i = 0; i < queries; ++i)
       for (std::int64_t j = 0; j < keys; ++j)
-        pairs += !problem.shape.window || std::abs(i - j) <= *problem.shape.window;
+        pairs += !problem.shape.window || is_kept(i, j, queries, keys, *problem.shape.window);
   }
   return pairs;
 }
@@ -93,9 +98,14 @@ TEST_CASE("the lengths are those that PyTorch draws") {
 }
 
 TEST_CASE("pairs are counted exactly") {
-  for (const char* window : {"", R"(, "window": 0)", R"(, "window": 3)", R"(, "window": 1000)"}) {
+  for (const char* window :
+       {"", R"(, "window": 0)", R"(, "window": 3)", R"(, "window": 1000)", R"(, "window": "causal")",
+        R"(, "window": "all:2:bottom_right")", R"(, "window": "5:0:bottom_right")"}) {
     for (const char* kind : {R"("kind": "self")", R"("kind": "cross", "max_q": 50, "fill_q": 0.5)",
                              R"("kind": "pma", "q_len": 9)"}) {
+      if (std::string_view(kind).find("pma") != std::string_view::npos &&
+          std::string_view(window).find("bottom_right") != std::string_view::npos)
+        continue;  // is refused
       const BenchProblem problem = draw(shape_of(fmt::format(
           R"("name": "n", {}, "batch": 6, "heads": 1, "head_dim": 8, "max_kv": 20, "fill_kv": 0.5{})", kind,
           window)));
@@ -139,6 +149,10 @@ TEST_CASE("a shapes file that is wrong is refused with file, shape and field") {
   CHECK(contains(shape_refusal(good + R"(, "kind": "round")"), "'round'"));
   CHECK(contains(shape_refusal(good + R"(, "kind": "self", "widnow": 3)"), "'widnow'"));
   CHECK(contains(shape_refusal(good + R"(, "kind": "self", "window": -1)"), "window -1"));
+  CHECK(contains(shape_refusal(good + R"(, "kind": "self", "window": "-1:0")"), "window.left -1"));
+  CHECK(contains(shape_refusal(good + R"(, "kind": "self", "window": "narrow")"), "window 'narrow'"));
+  CHECK(contains(shape_refusal(good + R"(, "kind": "pma", "q_len": 1, "window": "3:bottom_right")"),
+                 "aligned bottom_right"));
   CHECK(contains(shape_refusal(good + R"(, "kind": "self", "window": 1.5)"), "window 1.5"));
   CHECK(contains(shape_refusal(good + R"(, "kind": "pma")"), "q_len"));
   CHECK(contains(shape_refusal(good + R"(, "kind": "cross", "max_q": 3, "fill_q": 2)"), "fill_q 2"));
@@ -169,6 +183,19 @@ TEST_CASE("every shape of a file, on a simulated device") {
     CHECK(json["shapes"][1]["name"] == "tiny-pma");
     CHECK(json["shapes"][1]["pairs"] == 2 * 5 * 30);
   }
+}
+
+TEST_CASE("a simulated GPU with timing=1 tells times of a model, and says so") {
+  const Bench bench;
+  const auto result =
+      bench({"--shapes", bench.file(), "--device", "sim:sm_100a?timing=1&checks=0", "--details"});
+  REQUIRE_MESSAGE(result.exit_code == 0, result.output, result.error);
+  for (const char* text : {"nothing is measured", "not measured on sm_100", "critical chain", "ms on 148 SMs",
+                           "jfa_forward: ", "tiny-pma: "})
+    CHECK_MESSAGE(contains(result.output, text), text);
+  const auto refused = bench({"--shapes", bench.file(), "--device", "sim:sm_100a?timing=1&schedule=random"});
+  CHECK(refused.exit_code == 2);
+  CHECK(contains(refused.error, "schedule=eager"));
 }
 
 TEST_CASE("the overhead is measured beside launches that give the same output") {

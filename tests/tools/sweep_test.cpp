@@ -32,7 +32,7 @@ TEST_CASE("a sweep is every combination, each specialisation once") {
   CHECK(specs->front().padded_dim == 16);
   CHECK(specs->front().target == Target::sm_100f);
   CHECK(specs->back().padded_dim == 64);
-  CHECK(specs->back().window == 7);
+  CHECK(specs->back().visibility == Visibility{7, 7});
   CHECK(specs->back().broadcast_q);
   CHECK(specs->back().groups == 4);
   CHECK(specs->back().dtype == DType::fp16);
@@ -46,8 +46,8 @@ TEST_CASE("bug-pool 38: window 0 and no window are two things in a sweep file") 
   const auto specs = tools::expand((*sweeps)[0]);
   REQUIRE(specs.ok());
   REQUIRE(specs->size() == 2);
-  CHECK((*specs)[0].window == 0);
-  CHECK_FALSE((*specs)[1].window.has_value());
+  CHECK((*specs)[0].visibility == Visibility{0, 0});
+  CHECK((*specs)[1].visibility.full());
   CHECK(tools::expand((*sweeps)[1])->front() == (*specs)[1]);
 }
 
@@ -79,8 +79,8 @@ TEST_CASE("sweep files that cannot be used are refused by line, column, entry, f
   CHECK(error_of("[{}]") == "s.json: line 1, column 2: entry 0 has no head_dim");
   CHECK(error_of(R"([{"head_dim": []}])") == "s.json: line 1, column 3: entry 0 has no head_dim");
   CHECK(error_of(R"([{"head_dim": "64"}])") == "s.json: line 1, column 3: entry 0 has head_dim \"64\"");
-  CHECK(error_of(R"([{"head_dim": 64, "window": "none"}])") ==
-        "s.json: line 1, column 19: entry 0 has window \"none\"");
+  CHECK(error_of(R"([{"head_dim": 64, "window": "wide"}])") ==
+        "s.json: line 1, column 19: entry 0 has window \"wide\"");
   CHECK(error_of(R"([{"head_dim": 64, "broadcast_q": 1}])") ==
         "s.json: line 1, column 19: entry 0 has broadcast_q 1");
   CHECK(error_of("[\n  {\"head_dim\": 64},\n  {\"head_dim\": 64, \"colour\": 1}\n]") ==
@@ -106,13 +106,41 @@ TEST_CASE("the default set is 96 kernels, each of which there is, and whose name
     CHECK(spec_named(name(spec)) == spec);
   }
   KernelSpec windowed = specs->back();
-  windowed.window = 0;
   windowed.groups = 65536;
-  CHECK(spec_named(name(windowed)) == windowed);
+  for (const Visibility& visibility :
+       {Visibility{0, 0}, Visibility{64, 0}, Visibility{std::nullopt, 3}, Visibility{3, std::nullopt},
+        Visibility{7, 7, Alignment::bottom_right}, Visibility{std::nullopt, 0, Alignment::bottom_right}}) {
+    windowed.visibility = visibility;
+    CHECK(spec_named(name(windowed)) == windowed);
+    CHECK(visibility_of(parse_window(window_text(visibility)).value()).value() == visibility);
+  }
+  windowed.visibility = {64, 64};  // one name for what had it before there were two sides
+  CHECK(name(windowed).find("-w64-") != std::string::npos);
   for (const char* no_name :
        {"", "forward", "forward-bf16-d128", "forward-bf16-d128x-sm_100f", "sideways-bf16-d64-sm_100f",
         "forward-bf16-d64-sm_42", "forward-bf16-d64-g1-sm_90a"})
     CHECK_FALSE(spec_named(no_name));
+}
+
+TEST_CASE("a window's text, and what is none") {
+  const auto visibility = [](const char* text) { return visibility_of(parse_window(text).value()).value(); };
+  CHECK(visibility("none").full());
+  CHECK(visibility("7") == Visibility{7, 7});
+  CHECK(visibility("causal") == Visibility{std::nullopt, 0});
+  CHECK(visibility("all:0") == visibility("causal"));
+  CHECK(visibility("8:all") == Visibility{8, std::nullopt});
+  CHECK(visibility("8:2:top_left") == Visibility{8, 2});
+  CHECK(visibility("causal:bottom_right") == Visibility{std::nullopt, 0, Alignment::bottom_right});
+  CHECK(visibility("7:bottom_right") == Visibility{7, 7, Alignment::bottom_right});
+  CHECK(visibility("all:2000000000") == Visibility{});  // wider than any sequence
+  CHECK(visibility("all:all:bottom_right") == Visibility{});
+  for (const char* text : {"", "wide", "7:", "all", "all:", "7:8:9", "causal:3", "7:8:middle", "7 : 8", "0x7",
+                           "7:bottom_right:8"}) {
+    CAPTURE(text);
+    const Status status = parse_window(text).status();
+    CHECK(status.kind() == ErrorKind::kInvalidArgument);
+    CHECK(status.message().find(text) != std::string::npos);
+  }
 }
 
 TEST_CASE("a sweep that would take for ever is counted and refused, not begun") {

@@ -26,6 +26,7 @@ enum ExitCode : int {
 void add_run_command(CLI::App& app, int& exit_code);
 void add_coverage_command(CLI::App& app, int& exit_code);
 void add_mutate_command(CLI::App& app, int& exit_code);
+void add_time_command(CLI::App& app, int& exit_code);
 
 /// Prints "jfa-sim <command>: <message>" on stderr, below it the detail if there is any; returns kFailure.
 int fail(std::string_view command, const Status& status);

@@ -4,7 +4,7 @@
 
 int main(int argc, char** argv) {
   constexpr jfa::tools::AddCommand kCommands[] = {jfa::sim::add_run_command, jfa::sim::add_coverage_command,
-                                                  jfa::sim::add_mutate_command};
+                                                  jfa::sim::add_mutate_command, jfa::sim::add_time_command};
   return jfa::tools::run_commands({.name = "jfa-sim",
                                    .description = "A simulated GPU that finds synchronisation bugs in PTX",
                                    .commands = kCommands},

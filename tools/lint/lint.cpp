@@ -7,9 +7,9 @@
 #include <optional>
 #include <set>
 
-#include "tools/lint/cubin.h"
-#include "tools/lint/instruction.h"
-#include "tools/lint/loops.h"
+#include "machine_code/cubin.h"
+#include "machine_code/instruction.h"
+#include "machine_code/loops.h"
 
 namespace jfa::lint {
 namespace {

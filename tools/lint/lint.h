@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "tools/lint/opcodes.h"
+#include "machine_code/opcodes.h"
 
 namespace jfa::lint {
+
+using namespace machine_code;  // NOLINT(google-build-using-namespace): the words of this room are its
 
 /// A loop's task, told by what it contains.
 enum class Role : std::uint8_t {

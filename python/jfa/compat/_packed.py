@@ -3,6 +3,7 @@
 import torch
 
 from .. import _attention, _torch, attention, errors, ops
+from .._window import window_of
 
 
 def _split(query, packed):
@@ -34,7 +35,10 @@ class _Packed(torch.autograd.Function):
 
 
 def packed_attention(query, packed, query_offset, key_offset, window, scale, return_lse):
-    """attention() of packed [rows, 3, heads, head_dim], or of a query and packed [rows, 2, heads, head_dim]."""
+    """attention() of packed [rows, 3, heads, head_dim], or of a query and packed [rows, 2, heads, head_dim].
+
+    window: its arguments window and alignment.
+    """
     name, parts = ("qkv", 3) if query is None else ("kv", 2)
     if not isinstance(packed, torch.Tensor) or packed.dim() != 4 or packed.shape[1] != parts:
         shape = list(packed.shape) if isinstance(packed, torch.Tensor) else type(packed).__name__
@@ -43,6 +47,6 @@ def packed_attention(query, packed, query_offset, key_offset, window, scale, ret
     needs_grad = torch.is_grad_enabled() and (packed.requires_grad or (query is not None and query.requires_grad))
     if (torch.compiler.is_compiling() or not plain or not needs_grad or _attention.watched() or
             packed.dtype not in _torch.DTYPES):
-        return attention(*_split(query, packed), query_offset, key_offset, window=window, scale=scale,
+        return attention(*_split(query, packed), query_offset, key_offset, **window, scale=scale,
                          return_lse=return_lse)
-    return _Packed.apply(query, packed, query_offset, key_offset, window, scale, return_lse)
+    return _Packed.apply(query, packed, query_offset, key_offset, window_of(**window), scale, return_lse)

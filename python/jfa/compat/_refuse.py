@@ -14,26 +14,19 @@ def unless(default, name, value, why):
     raise errors.unsupported(name, value, why)
 
 
-def symmetric_window(window_size, query_offset, key_offset):
-    """jfa's window for flash-attn's (left, right), which counts from the ends of the sequences.
+def window_from_ends(window_size, causal, query_offset, key_offset):
+    """The arguments window and alignment of jfa.attention() for flash-attn's (left, right), which counts from the ends.
 
-    The two alignments are one for queries and keys of the same lengths, which one tensor as the offsets of both tells.
+    For queries and keys of the same lengths, which one tensor as the offsets of both tells, it is as well to count from
+    their beginnings: the same kernels then serve both packages' calls.
     """
     try:
         left, right = (int(side) for side in window_size)
     except (TypeError, ValueError):
         raise errors.invalid("window_size", window_size, "two whole numbers (left, right) are wanted") from None
-    if left < 0 and right < 0:
-        return None
-    shown = (left, right)
-    if left != right:
-        raise errors.unsupported("window_size", shown, "there is no causal mask yet" if shown == (-1, 0) else
-                                 "only (-1, -1) and symmetric windows (W, W) so far")
-    if not _same_offsets(query_offset, key_offset):
-        raise errors.unsupported(
-            "window_size", shown, "here it is aligned to the sequences' ends, in jfa to their beginnings, which is the "
-            "same only for equal lengths: pass one tensor as the offsets of both")
-    return left
+    left, right = (None if side < 0 else side for side in (left, 0 if causal else right))
+    at_ends = (left is not None or right is not None) and not _same_offsets(query_offset, key_offset)
+    return {"window": (left, right), "alignment": "bottom_right" if at_ends else "top_left"}
 
 
 def _same_offsets(first, second):

@@ -1,7 +1,7 @@
 """The signature of the package flash_attn_interface (FlashAttention-3) for sequences of unequal length."""
 
 from .. import attention
-from ._refuse import symmetric_window, unless
+from ._refuse import unless, window_from_ends
 
 
 def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_q=None,
@@ -14,12 +14,11 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
     """
     unless(None, "seqused_q", seqused_q, "rows of a sequence that are not used")
     unless(None, "seqused_k", seqused_k, "rows of a sequence that are not used")
-    unless(False, "causal", causal, "there is no causal mask yet")
     unless(None, "qv", qv, "there is no second query")
     for name, value in (("q_descale", q_descale), ("k_descale", k_descale), ("v_descale", v_descale)):
         unless(None, name, value, "there is no fp8")
     unless(0, "attention_chunk", attention_chunk, "there are no chunks")
     unless(0.0, "softcap", softcap, "there is no softcap")
-    window = symmetric_window(window_size, cu_seqlens_q, cu_seqlens_k)
-    return attention(q, k, v, cu_seqlens_q, cu_seqlens_k, window=window, scale=softmax_scale,
+    window = window_from_ends(window_size, causal, cu_seqlens_q, cu_seqlens_k)
+    return attention(q, k, v, cu_seqlens_q, cu_seqlens_k, **window, scale=softmax_scale,
                      return_lse=return_attn_probs)

@@ -1,7 +1,7 @@
 """The signature of torch.nn.attention.varlen.varlen_attn."""
 
 from .. import attention, errors
-from ._refuse import symmetric_window, unless
+from ._refuse import unless, window_from_ends
 
 
 def varlen_attn(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
@@ -17,6 +17,6 @@ def varlen_attn(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_a
         raise errors.invalid("enable_gqa", enable_gqa, f"query has {heads[0]} heads and key has {heads[1]}")
     if cu_seq_k is None:
         raise errors.invalid("cu_seq_k", None, "offsets of the keys are wanted")
-    window = symmetric_window(window_size, cu_seq_q, cu_seq_k)
-    return attention(query, key, value, cu_seq_q, cu_seq_k, window=window, scale=scale,
+    window = window_from_ends(window_size, False, cu_seq_q, cu_seq_k)
+    return attention(query, key, value, cu_seq_q, cu_seq_k, **window, scale=scale,
                      return_lse=bool(return_aux is not None and return_aux.lse))

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace jfa::lint {
+namespace jfa::machine_code {
 
 /// Where an indirect branch may go: addresses by the branch's own.
 using IndirectTargets = std::map<std::uint32_t, std::vector<std::uint32_t>>;
@@ -19,6 +19,9 @@ struct CubinEntry {
   std::string_view code;   // instructions of 16 bytes; lives as long as the file
   std::size_t offset = 0;  // of the code, in the file
   IndirectTargets indirect;
+  /// Lines of the PTX by instruction, 0: unknown. Empty if the cubin has none: it was compiled without
+  /// --generate-line-info.
+  std::vector<int> ptx_lines;
 };
 
 struct Cubin {
@@ -30,4 +33,4 @@ struct Cubin {
 /// the offset of what is no ELF file, is not a cubin or lies outside of the file.
 Result<Cubin> read_cubin(std::string_view where, std::string_view file);
 
-}  // namespace jfa::lint
+}  // namespace jfa::machine_code

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "tools/lint/cubin.h"
-#include "tools/lint/instruction.h"
+#include "machine_code/cubin.h"
+#include "machine_code/instruction.h"
 
-namespace jfa::lint {
+namespace jfa::machine_code {
 
 /// Instructions that run one after the other.
 struct Block {
@@ -37,4 +37,4 @@ struct FlowGraph {
 
 FlowGraph flow_graph(const std::vector<Instruction>& instructions, const IndirectTargets& indirect);
 
-}  // namespace jfa::lint
+}  // namespace jfa::machine_code

@@ -1,4 +1,4 @@
-#include "tools/lint/loops.h"
+#include "machine_code/loops.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-namespace jfa::lint {
+namespace jfa::machine_code {
 namespace {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
@@ -187,4 +187,4 @@ FlowGraph flow_graph(const std::vector<Instruction>& instructions, const Indirec
   return graph;
 }
 
-}  // namespace jfa::lint
+}  // namespace jfa::machine_code

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace jfa::lint {
+namespace jfa::machine_code {
 
 enum class Pipe : std::uint8_t {
   fma,            // FFMA, FADD, FMUL, IMAD and their packed forms
@@ -40,4 +40,4 @@ std::span<const Opcode> opcode_table();
 /// By the low 12 bits of an instruction; nullptr if the table lacks it.
 const Opcode* find_opcode(unsigned low_bits);
 
-}  // namespace jfa::lint
+}  // namespace jfa::machine_code

@@ -2,9 +2,9 @@
 """Compares the table of opcodes with nvdisasm, over every instruction of some cubins.
 
     pip install nvidia-cuda-nvdisasm
-    nvcc -cubin -arch=sm_100f -o samples.cubin tools/lint/opcode_samples.cu   # and for sm_90a
+    nvcc -cubin -arch=sm_100f -o samples.cubin machine_code/opcode_samples.cu   # and for sm_90a
     jfa emit --head-dim 128 --format cubin -o forward.cubin
-    tools/lint/opcode_table.py --nvdisasm PATH samples.cubin forward.cubin
+    machine_code/opcode_table.py --nvdisasm PATH samples.cubin forward.cubin
 
 Prints a row for every opcode that the table lacks, its pipe to be filled in by hand, and what the table calls by
 another name; exit status 1 if there is any. opcode_samples.cu has what our kernels may come to use. The lint itself

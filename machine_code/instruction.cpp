@@ -1,4 +1,4 @@
-#include "tools/lint/instruction.h"
+#include "machine_code/instruction.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-namespace jfa::lint {
+namespace jfa::machine_code {
 namespace {
 
 constexpr unsigned kAlways = 7;  // the predicate that is always true
@@ -54,7 +54,9 @@ Instruction decode_one(std::string_view code, std::uint32_t address) {
   instruction.opcode = find_opcode(instruction.low_bits());
   instruction.stall = field(instruction.high, 41, 4);
   instruction.write_scoreboard = field(instruction.high, 46, 3);
+  instruction.read_scoreboard = field(instruction.high, 49, 3);
   instruction.waits = field(instruction.high, 52, 6);
+  instruction.guarded = field(instruction.low, 12, 4) != kAlways;
   instruction.flow = flow_of(instruction);
   return instruction;
 }
@@ -110,4 +112,4 @@ Result<std::vector<Instruction>> decode(std::string_view where, const CubinEntry
   return instructions;
 }
 
-}  // namespace jfa::lint
+}  // namespace jfa::machine_code

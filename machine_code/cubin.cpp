@@ -1,4 +1,4 @@
-#include "tools/lint/cubin.h"
+#include "machine_code/cubin.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "tools/lint/instruction.h"
+#include "machine_code/instruction.h"
+#include "machine_code/line_table.h"
 
-namespace jfa::lint {
+namespace jfa::machine_code {
 namespace {
 
 // ELF of 64 bits, little endian, as far as it is needed here.
@@ -20,6 +21,12 @@ constexpr std::size_t kSectionBytes = 64;
 constexpr std::string_view kTextPrefix = ".text.";
 constexpr std::string_view kInfoPrefix = ".nv.info.";
 constexpr std::uint32_t kNoBits = 8;
+
+// Lines of the PTX: the program, and the relocations that say which entry a sequence of it is about.
+constexpr std::string_view kLinesName = ".nv_debug_line_sass";
+constexpr std::string_view kLineRelocationsName = ".rela.nv_debug_line_sass";
+constexpr std::string_view kSymbolsName = ".symtab";
+constexpr std::size_t kRelocationBytes = 24, kSymbolBytes = 24, kSymbolSectionAt = 6;
 
 // Attributes of an entry: a format, a number and a size or a value, then as many bytes as the size says.
 constexpr std::uint8_t kSizedAttribute = 4;
@@ -125,6 +132,41 @@ Result<IndirectTargets> read_indirect_targets(const Reader& file, const Section&
   return targets;
 }
 
+const Section* find(const std::vector<Section>& sections, std::string_view name) {
+  for (const Section& section : sections)
+    if (section.name == name) return &section;
+  return nullptr;
+}
+
+// The section that the relocation at an offset of the line program points into; nullptr: there is none.
+const Section* relocated_section(const std::vector<Section>& sections, std::size_t offset) {
+  const Section* relocations = find(sections, kLineRelocationsName);
+  const Section* symbols = find(sections, kSymbolsName);
+  if (relocations == nullptr || symbols == nullptr) return nullptr;
+  for (std::size_t i = 0; i + kRelocationBytes <= relocations->bytes.size(); i += kRelocationBytes) {
+    if (at<std::uint64_t>(relocations->bytes, i) != offset) continue;
+    const std::uint64_t symbol = at<std::uint64_t>(relocations->bytes, i + 8) >> 32;
+    if ((symbol + 1) * kSymbolBytes > symbols->bytes.size()) return nullptr;
+    const auto index = at<std::uint16_t>(symbols->bytes, symbol * kSymbolBytes + kSymbolSectionAt);
+    return index < sections.size() ? &sections[index] : nullptr;
+  }
+  return nullptr;
+}
+
+Status add_lines(const Reader& file, const std::vector<Section>& sections, Cubin& cubin) {
+  const Section* lines = find(sections, kLinesName);
+  if (lines == nullptr) return {};
+  const Result<std::vector<LineSequence>> sequences = read_line_program(lines->bytes);
+  if (!sequences) return file.error(lines->offset, sequences.status().message());
+  for (const LineSequence& sequence : *sequences) {
+    const Section* text = relocated_section(sections, sequence.relocated_at);
+    for (CubinEntry& entry : cubin.entries)
+      if (text != nullptr && entry.offset == text->offset)
+        entry.ptx_lines = lines_of(sequence, entry.code.size() / kInstructionBytes);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Cubin> read_cubin(std::string_view where, std::string_view bytes) {
@@ -146,7 +188,8 @@ Result<Cubin> read_cubin(std::string_view where, std::string_view bytes) {
         section.bytes.size() > std::numeric_limits<std::uint32_t>::max())
       return file.error(section.offset, fmt::format("section '{}' of {} bytes is not made of instructions",
                                                     section.name, section.bytes.size()));
-    CubinEntry entry{std::string(section.name.substr(kTextPrefix.size())), section.bytes, section.offset, {}};
+    CubinEntry entry{
+        std::string(section.name.substr(kTextPrefix.size())), section.bytes, section.offset, {}, {}};
     for (const Section& info : *sections) {
       if (!info.name.starts_with(kInfoPrefix) || info.name.substr(kInfoPrefix.size()) != entry.name) continue;
       Result<IndirectTargets> targets = read_indirect_targets(file, info);
@@ -156,7 +199,8 @@ Result<Cubin> read_cubin(std::string_view where, std::string_view bytes) {
     cubin.entries.push_back(std::move(entry));
   }
   if (cubin.entries.empty()) return file.error(0, "a cubin without code");
+  if (Status status = add_lines(file, *sections, cubin); !status.ok()) return status;
   return cubin;
 }
 
-}  // namespace jfa::lint
+}  // namespace jfa::machine_code

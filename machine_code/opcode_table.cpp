@@ -6,9 +6,9 @@
 // goes through their pipes is taken to be like them.
 #include <array>
 
-#include "tools/lint/opcodes.h"
+#include "machine_code/opcodes.h"
 
-namespace jfa::lint {
+namespace jfa::machine_code {
 namespace {
 
 // An opcode with a form of its own stands in front of its others.
@@ -196,4 +196,4 @@ const Opcode* find_opcode(unsigned low_bits) {
   return by_bits[low_bits % kLowBits];
 }
 
-}  // namespace jfa::lint
+}  // namespace jfa::machine_code

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/status.h"
-#include "tools/lint/cubin.h"
-#include "tools/lint/opcodes.h"
+#include "machine_code/cubin.h"
+#include "machine_code/opcodes.h"
 
-namespace jfa::lint {
+namespace jfa::machine_code {
 
 inline constexpr std::size_t kInstructionBytes = 16;
 
@@ -36,7 +36,9 @@ struct Instruction {
   // Bits 105 to 125, which the compiler writes and the hardware obeys.
   unsigned stall = 0;                         // cycles until the warp's next instruction may issue
   unsigned write_scoreboard = kNoScoreboard;  // released when the result is there
+  unsigned read_scoreboard = kNoScoreboard;   // released when the operands have been read
   unsigned waits = 0;                         // for scoreboards, one bit each
+  bool guarded = false;                       // a predicate decides, thread by thread
 
   unsigned low_bits() const { return low & 0xfff; }
   /// nvdisasm's, or the low 12 bits if the table lacks the opcode.
@@ -52,4 +54,4 @@ struct Instruction {
 /// that leaves the entry, or of an indirect one whose targets the cubin does not list.
 Result<std::vector<Instruction>> decode(std::string_view where, const CubinEntry& entry);
 
-}  // namespace jfa::lint
+}  // namespace jfa::machine_code
