@@ -77,7 +77,7 @@ TEST_CASE("a tuning is part of a kernel's name and key, unless it is the default
   CHECK(compile_request(other).precompile_command.empty());
 }
 
-TEST_CASE("10.3 makes exponentials by its unit alone; an image for it and 10.0 takes the share of 10.0") {
+TEST_CASE("10.3 makes exponentials by its unit alone, and an image for it and 10.0 takes the share of 10.0") {
   const auto pairs = [](Target target) {
     return plan(spec_of(target, Pass::forward)).value().forward().polynomial_pairs;
   };
