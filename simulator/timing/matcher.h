@@ -12,8 +12,8 @@
 #include "machine_code/instruction.h"
 #include "machine_code/loops.h"
 #include "simulator/machine/program.h"
-#include "simulator/timing/anchor.h"
 #include "simulator/machine/recorder.h"
+#include "simulator/timing/anchor.h"
 
 namespace jfa::simulator::timing {
 

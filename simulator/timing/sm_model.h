@@ -10,9 +10,9 @@
 
 #include "base/status.h"
 #include "simulator/machine/program.h"
+#include "simulator/machine/recorder.h"
 #include "simulator/timing/constants.h"
 #include "simulator/timing/matcher.h"
-#include "simulator/machine/recorder.h"
 
 namespace jfa::simulator::timing {
 

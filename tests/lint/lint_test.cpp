@@ -7,10 +7,10 @@
 #include <random>
 #include <set>
 
-#include "tests/lint/code.h"
 #include "machine_code/cubin.h"
 #include "machine_code/instruction.h"
 #include "machine_code/loops.h"
+#include "tests/lint/code.h"
 
 namespace jfa::lint {
 namespace {

@@ -227,8 +227,7 @@ TEST_CASE("the way through the machine code is the one that the warp went in PTX
     std::vector<std::uint32_t> result;
     const Result<Way> way = matcher.match(recorded(statements), "warp 0");
     REQUIRE(way.ok());
-    for (const Step& step : way->steps)
-      result.push_back(step.instruction);
+    for (const Step& step : way->steps) result.push_back(step.instruction);
     return result;
   };
   CHECK(steps({0, 1, 3, 4}) == std::vector<std::uint32_t>{0, 1, 3, 4});

@@ -5,15 +5,15 @@
 #include <memory>
 #include <optional>
 
+#include "base/input_file.h"
+#include "base/output_file.h"
+#include "base/standard_streams.h"
 #include "machine_code/cubin.h"
 #include "simulator/campaign/recording.h"
 #include "simulator/timing/modelled_launch.h"
 #include "simulator/timing/report.h"
-#include "base/input_file.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/option_checks.h"
-#include "base/output_file.h"
-#include "base/standard_streams.h"
 
 namespace jfa::sim {
 namespace {
