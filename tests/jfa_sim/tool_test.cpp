@@ -111,6 +111,26 @@ DONE:
   CHECK(mutate({"--habits", "cutlass", "--exit-bytes", "1"}).exit_code == 2);
 }
 
+TEST_CASE("model times want the machine code of the PTX") {
+  const TemporaryDirectory directory;
+  write_text(directory / "k.ptx", kAxpy);
+  const std::vector<std::string> arguments{"time",    directory / "k.ptx",
+                                           "--entry", "axpy",
+                                           "--block", "32",
+                                           "--arg",   "f32:2",
+                                           "--arg",   "u64:0",
+                                           "--arg",   "u64:0",
+                                           "--arg",   "u32:0"};
+  const CommandResult without = jfa_sim(arguments);
+  CHECK(without.exit_code == 2);
+  CHECK_MESSAGE(without.error.find("--cubin") != std::string::npos, without.error);
+  std::vector<std::string> with = arguments;
+  with.insert(with.end(), {"--cubin", directory / "k.ptx"});
+  const CommandResult wrong = jfa_sim(with);
+  CHECK(wrong.exit_code == 2);
+  CHECK_MESSAGE(wrong.error.find("not an ELF file") != std::string::npos, wrong.error);
+}
+
 TEST_CASE("npy files that are not right are refused") {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.npy";
