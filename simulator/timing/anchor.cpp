@@ -134,6 +134,11 @@ bool accesses_shared(std::string_view statement) {
          text.substr(0, text.find_first_of(" \t")).find(".shared") != text.npos;
 }
 
+bool realizes_access(const machine_code::Instruction& instruction) {
+  const auto is_one_of = [&](auto... names) { return (instruction.is(names) || ...); };
+  return is_one_of("LDS", "STS", "LD", "ST", "STAS", "LDSM", "STSM");
+}
+
 std::string_view unmodelled(std::string_view statement) {
   const std::string_view text = without_guard(statement);
   for (const std::string_view prefix : kUnmodelled)

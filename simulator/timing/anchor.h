@@ -37,6 +37,8 @@ bool is_indispensable(Anchor anchor);
 
 /// ld.shared, st.shared: no anchors, since the compiler moves them, but as many as in PTX.
 bool accesses_shared(std::string_view statement);
+/// Whether a machine instruction of such a statement is the access; not what its address was loaded by.
+bool realizes_access(const machine_code::Instruction& instruction);
 
 /// Instructions whose time the model does not know, so that a kernel with them is refused: wgmma, mma.sync
 /// and copies into tensor memory. Empty: none.

@@ -17,7 +17,7 @@ std::uint8_t number_at_end(std::string_view statement) {
   return static_cast<std::uint8_t>(value);
 }
 
-Treatment treatment_of(const Instruction& in, Anchor anchor) {
+Treatment treatment_of(const Instruction& in, Anchor anchor, std::string_view statement) {
   switch (anchor) {
     case Anchor::tensor_load:
       return Treatment::tensor_load;
@@ -51,6 +51,8 @@ Treatment treatment_of(const Instruction& in, Anchor anchor) {
   // What is no anchor, or one that has nothing behind it.
   if (in.is("LDTM")) return Treatment::tensor_load;
   if (in.is("STTM")) return Treatment::tensor_store;
+  // Also of another CTA's, by generic instructions.
+  if (realizes_access(in) && accesses_shared(statement)) return Treatment::shared;
   if (in.is("LDS") || in.is("STS") || in.is("LDSM") || in.is("STSM") || in.is("ATOMS"))
     return Treatment::shared;
   if (in.is("FENCE") || in.is("MEMBAR") || in.is("ERRBAR") || in.is("CGAERRBAR")) return Treatment::fence;
@@ -65,10 +67,10 @@ std::vector<MachineOp> machine_ops(const Entry& entry, const MachineEntry& machi
   for (std::size_t i = 0; i < machine.code.size(); ++i) {
     const Instruction& in = machine.code[i];
     MachineOp op;
-    op.treatment = treatment_of(in, machine.anchors[i]);
     std::string_view statement;
     if (machine.statements[i] != MachineEntry::kNoStatement)
       statement = entry.statements[machine.statements[i]].text;
+    op.treatment = treatment_of(in, machine.anchors[i], statement);
     if (in.opcode != nullptr) {
       op.pipe = in.opcode->pipe;
       op.pipe_cycles = in.opcode->cycles;

@@ -56,11 +56,20 @@ void settle_waits(MachineEntry& machine) {
     std::size_t loop = begin;
     while (loop < machine.code.size() && loop < begin + kMostBetween && !tries(loop)) ++loop;
     if (loop >= machine.code.size() || !tries(loop)) continue;
+    // Behind it a branch back to it: else it is the next wait.
+    const auto back = [&](std::size_t i) {
+      const Instruction& branch = machine.code[i];
+      const std::size_t to = branch.target / machine_code::kInstructionBytes;
+      return branch.flow == Flow::conditional && begin <= to && to <= loop;
+    };
+    std::size_t end = loop + 1;
+    while (end < machine.code.size() && end < loop + kMostBetween && !back(end)) ++end;
+    if (end >= machine.code.size() || end >= loop + kMostBetween) continue;
     if (machine.anchors[attempt] == Anchor::none) {
       machine.statements[attempt] = machine.statements[loop];
       machine.anchors[attempt] = machine.anchors[loop];
     }
-    for (std::size_t i = loop; i < machine.code.size() && i < loop + kMostBetween; ++i)
+    for (std::size_t i = loop; i < end; ++i)
       if (tries(i)) machine.anchors[i] = Anchor::none;
   }
 }
@@ -347,7 +356,7 @@ Result<Way> Matcher::match(const RecordedWarp& warp, std::string_view who) {
     for (const std::uint32_t instruction : chosen[s]->path) {
       Step& step = result.steps.emplace_back(instruction, Step::kNoEvent);
       const Instruction& machine = machine_.code[instruction];
-      if (!machine.is("LDS") && !machine.is("STS")) continue;
+      if (!realizes_access(machine)) continue;
       const auto found = accesses.find(machine_.statements[instruction]);
       if (found == accesses.end()) continue;
       auto& [next, events_of] = found->second;

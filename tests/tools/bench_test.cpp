@@ -187,15 +187,17 @@ TEST_CASE("every shape of a file, on a simulated device") {
 
 TEST_CASE("a simulated GPU with timing=1 tells times of a model, and says so") {
   const Bench bench;
-  const auto result =
-      bench({"--shapes", bench.file(), "--device", "sim:sm_100a?timing=1&checks=0", "--details"});
+  const auto result = bench(
+      {"--shapes", bench.file(), "--only", "tiny", "--device", "sim:sm_100a?timing=1&checks=0", "--details"});
   REQUIRE_MESSAGE(result.exit_code == 0, result.output, result.error);
   for (const char* text : {"nothing is measured", "not measured on sm_100", "critical chain", "ms on 148 SMs",
-                           "jfa_forward: ", "tiny-pma: "})
+                           "jfa_forward: ", "tiny: "})
     CHECK_MESSAGE(contains(result.output, text), text);
-  const auto refused = bench({"--shapes", bench.file(), "--device", "sim:sm_100a?timing=1&schedule=random"});
-  CHECK(refused.exit_code == 2);
-  CHECK(contains(refused.error, "schedule=eager"));
+  for (const char* device : {"sim:sm_100a?timing=1&schedule=random", "sim:sm_100a?timing=1&sms=3"}) {
+    const auto refused = bench({"--shapes", bench.file(), "--device", device});
+    CHECK(refused.exit_code == 2);
+    CHECK_MESSAGE(contains(refused.error, "timing=1 needs"), refused.error);
+  }
 }
 
 TEST_CASE("the overhead is measured beside launches that give the same output") {
