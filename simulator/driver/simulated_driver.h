@@ -23,8 +23,7 @@ namespace jfa::simulator {
 ///   dynamic_alignment=N          least alignment of dynamic shared memory, 16 (default) to 1024
 ///   tensor_fences=0|1, load_waits=0|1, … constant_races=0|1
 ///                                whether a rule of PTX holds (default 1): habits.cpp lists them
-///   habits=cutlass|triton        leaves out the rules that their kernels break; what stands behind it may
-///   set
+///   habits=cutlass|triton        leaves out the rules that their kernels break; options behind it may set
 ///                                some again
 /// The table stays valid for the life of the process; the same name gives the same device. Its images are PTX
 /// (cuLibraryLoadData with a NUL-terminated PTX text).

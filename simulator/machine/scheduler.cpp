@@ -201,6 +201,7 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
     report_livelock(fmt::format("more than {} warp instructions have been executed", budget_));
   const std::uint64_t before = executed;
   const std::vector<Observer*>& observers = machine_.observers().of_instructions();
+  const bool observed = !observers.empty();
   timing::Recorder* const recorder = machine_.recorder();
   Turn turn = Turn::kStopped;
   while (quantum-- > 0) {
@@ -223,7 +224,8 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
       if (recorder != nullptr) recorder->begin(warp, s.pc, active);
       step = in.handler(warp, in, active);
       ++executed;
-      for (Observer* observer : observers) observer->execute(warp, in, active);
+      if (observed)
+        for (Observer* observer : observers) observer->execute(warp, in, active);
       if (recorder != nullptr && (step == Step::kRetry || step == Step::kYield ||
                                   (step == Step::kWait && warp.current().resume == Resume::kRetry)))
         recorder->take_back(warp);
