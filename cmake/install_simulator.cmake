@@ -5,7 +5,8 @@ foreach(header IN ITEMS
         base/driver_table.h base/status.h
         simulator/campaign/mutation.h simulator/campaign/recording.h simulator/campaign/shrink.h
         simulator/driver/simulated_driver.h
-        simulator/machine/device_memory.h simulator/machine/grid_dependency.h simulator/machine/launch.h
+        simulator/machine/device_memory.h simulator/machine/grid_dependency.h simulator/machine/habits.h
+        simulator/machine/launch.h
         simulator/machine/program.h simulator/machine/report.h simulator/machine/schedule.h simulator/machine/trace.h
         simulator/ptx/types.h)
   cmake_path(GET header PARENT_PATH folder)

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "simulator/async/bulk_copy_groups.h"
-#include "simulator/checkers/global_race_shadow.h"
 #include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
@@ -17,9 +16,8 @@ BulkArrivals::BulkArrivals(const std::vector<BulkDestination>& destinations, std
                            FlightRef also_in_flight)
     : destinations_(destinations) {
   for (const BulkDestination& destination : destinations_) {
-    auto& shadow = destination.cta->extension<AsyncShadow>();
     std::vector<FlightRef> flights{
-        {&shadow, shadow.begin(AsyncShadow::Access::kWrite, destination.offset, shared_bytes, what, point)}};
+        destination.cta->shared().issue(MemoryAccess::kWrite, destination.offset, shared_bytes, what, point)};
     if (also_in_flight.id != 0) flights.push_back(std::exchange(also_in_flight, {}));
     tracked_.push_back(destination.barrier->track(transaction_bytes, what, point, std::move(flights)));
   }
@@ -49,9 +47,8 @@ class BulkLoad final : public AsyncOperation {
       : AsyncOperation(point),
         global_(global),
         bytes_(bytes),
-        arrivals_(
-            destinations, bytes, bytes, kWhat, point,
-            GlobalRaceShadow::one_access(GlobalRaceShadow::Access::kRead, global, bytes, kWhat, point)) {}
+        arrivals_(destinations, bytes, bytes, kWhat, point,
+                  point.cta->machine().observers().issue(MemoryAccess::kRead, global, bytes, kWhat, point)) {}
 
   bool advance(Machine& machine) override {
     switch (step_++) {
@@ -101,11 +98,10 @@ class BulkStore final : public AsyncOperation {
         byte_mask_(byte_mask),
         progress_(std::make_shared<BulkProgress>()) {
     const char* what = reduction_ ? "bulk reduction to global memory" : "bulk copy to global memory";
-    auto& shadow = cta.extension<AsyncShadow>();
-    progress_->flight = {&shadow, shadow.begin(AsyncShadow::Access::kRead, offset, bytes, what, point)};
-    shadow.check_source(offset, bytes, what, point);
-    progress_->written = GlobalRaceShadow::one_access(GlobalRaceShadow::Access::kWrite, global, bytes, what,
-                                                      point, reduction_.has_value());
+    progress_->flight = cta.shared().issue(MemoryAccess::kRead, offset, bytes, what, point);
+    cta.shared().check_source(offset, bytes, what, point);
+    progress_->written = cta.machine().observers().issue(MemoryAccess::kWrite, global, bytes, what, point,
+                                                         reduction_.has_value());
     cta.extension<BulkGroups>().add(point.warp * kWarpSize + point.lane, progress_);
   }
 
@@ -180,9 +176,8 @@ class BulkPeerCopy final : public AsyncOperation {
   static constexpr const char* kWhat = "bulk copy between CTAs";
   static FlightRef start_reading(Cta& cta, std::uint32_t offset, std::uint32_t bytes,
                                  const ProgramPoint& point) {
-    auto& shadow = cta.extension<AsyncShadow>();
-    const FlightRef flight{&shadow, shadow.begin(AsyncShadow::Access::kRead, offset, bytes, kWhat, point)};
-    shadow.check_source(offset, bytes, kWhat, point);
+    const FlightRef flight = cta.shared().issue(MemoryAccess::kRead, offset, bytes, kWhat, point);
+    cta.shared().check_source(offset, bytes, kWhat, point);
     return flight;
   }
 

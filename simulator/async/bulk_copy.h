@@ -7,7 +7,7 @@
 
 #include "simulator/async/bulk_copy_reduction.h"
 #include "simulator/async/mbarrier.h"
-#include "simulator/checkers/async_shadow.h"
+#include "simulator/machine/flight.h"
 #include "simulator/machine/machine.h"
 
 namespace jfa::simulator {

@@ -33,7 +33,7 @@ void BulkGroups::observe(int thread, std::uint32_t keep, bool read_only, const E
   // A group that a .read wait has seen stays for a full wait to find, until there is nothing left to wait
   // for.
   const auto over = [&](const auto& operation) {
-    return operation->done && (!read_only || operation->written.shadow == nullptr);
+    return operation->done && (!read_only || operation->written.owner == nullptr);
   };
   for (std::size_t i = 0; i < observed; ++i) {
     const Group& oldest = committed.front();

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/checkers/async_shadow.h"
+#include "simulator/machine/flight.h"
 #include "simulator/machine/machine.h"
 
 namespace jfa::simulator {

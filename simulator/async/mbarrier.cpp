@@ -5,23 +5,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "simulator/checkers/race_shadow.h"
 #include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
 
 timing::Recorder* Mbarrier::recorder() const {
   return owner_ != nullptr ? owner_->machine().recorder() : nullptr;
-}
-
-// PTX asks for one successful wait between two phases' arrivals; without one, nobody could tell the phases
-// apart.
-void Mbarrier::check_observed(const ProgramPoint& point) const {
-  if (checks_ && observed_ < phase_ && pending_ == expected_)
-    fail(ErrorKind::kBarrier, point,
-         fmt::format("arrival for phase {} of {} before any thread has observed that phase {} completed",
-                     phase_, where_, phase_ - 1),
-         describe());
 }
 
 void Mbarrier::arrive(std::uint32_t count, const ProgramPoint& point, Arrive how) {
@@ -31,10 +20,7 @@ void Mbarrier::arrive(std::uint32_t count, const ProgramPoint& point, Arrive how
     fail(ErrorKind::kBarrier, point,
          fmt::format("arrival of {} at {}, where {} of {} are pending", count, where_, pending_, expected_),
          describe());
-  check_observed(point);
-  if (checks_ && how == Arrive::kNoComplete && count == pending_ && transaction_bytes_ == 0)
-    fail(ErrorKind::kBarrier, point,
-         fmt::format("arrive.noComplete completes phase {} of {}", phase_, where_), describe());
+  for (const auto& observer : observers_) observer->arrive(*this, count, how != Arrive::kNoComplete, point);
   if (timing::Recorder* recorder = this->recorder())
     recorder->arrived(point, *owner_, static_cast<std::uint32_t>(offset_), phase_);
   pending_ -= count;
@@ -55,7 +41,7 @@ void Mbarrier::expect_arrival(const ProgramPoint& point) {
   if (pending_ == kMaxCount)
     fail(ErrorKind::kBarrier, point, fmt::format("more than {} pending arrivals at {}", kMaxCount, where_),
          describe());
-  check_observed(point);
+  for (const auto& observer : observers_) observer->expect(*this, point);
   ++pending_;
 }
 
@@ -65,7 +51,7 @@ void Mbarrier::expect_transaction(std::uint64_t bytes, const ProgramPoint& point
          fmt::format("expect_tx of {} bytes takes the count of {} to {}, beyond 2^20 - 1", bytes, where_,
                      transaction_bytes_ + static_cast<std::int64_t>(bytes)),
          describe());
-  check_observed(point);
+  for (const auto& observer : observers_) observer->expect(*this, point);
   transaction_bytes_ += static_cast<std::int64_t>(bytes);
   complete_phase_if_due(point);
 }
@@ -83,21 +69,8 @@ void Mbarrier::complete_transaction(std::uint64_t bytes, const ProgramPoint& poi
 
 void Mbarrier::complete_phase_if_due(const ProgramPoint& point) {
   if (pending_ != 0) return;
-  if (checks_ && transaction_bytes_ < 0)
-    fail(ErrorKind::kTransaction, point,
-         fmt::format(
-             "{} bytes more than expected have arrived in phase {} of {}, and every arrival is in: it can "
-             "never complete",
-             -transaction_bytes_, phase_, where_),
-         describe());
+  for (const auto& observer : observers_) observer->arrivals_in(*this, point);
   if (transaction_bytes_ != 0) return;
-  if (checks_ && !tracked_.empty())
-    fail(
-        ErrorKind::kTransaction, point,
-        fmt::format("phase {} of {} completes while {} still owes it {} bytes: fewer were expected than were "
-                    "issued",
-                    phase_, where_, tracked_.front().what, tracked_.front().bytes),
-        describe());
   ++phase_;
   pending_ = expected_;
   awaiting_observer_.insert(awaiting_observer_.end(), settling_.begin(), settling_.end());
@@ -138,22 +111,10 @@ void Mbarrier::release_on_observation(const std::vector<FlightRef>& flights) {
   settling_.insert(settling_.end(), flights.begin(), flights.end());
 }
 
-bool Mbarrier::observe(bool done, std::uint64_t wanted, int warp, const ProgramPoint& point) {
-  Watcher& watcher = watchers_[static_cast<std::size_t>(warp)];
-  if (checks_ && wanted != 0 && phase_ > wanted)
-    fail(
-        ErrorKind::kBarrier, point,
-        fmt::format("warp {} waits for phase {} of {} after phase {} has completed too: it is {} phases late",
-                    warp, wanted - 1, where_, phase_ - 1, phase_ - wanted + 1),
-        describe());
-  if (!done) {
-    watcher.awaited = phase_ + 1;
-    return false;
-  }
-  watcher = {phase_, 0, true};
+bool Mbarrier::observe(bool done, const ProgramPoint& point) {
+  if (!done) return false;
   if (timing::Recorder* recorder = phase_ != 0 ? this->recorder() : nullptr)
     recorder->waited(point, *owner_, static_cast<std::uint32_t>(offset_), phase_ - 1);
-  observed_ = phase_;
   if (!awaiting_observer_.empty()) {
     for (const FlightRef& flight : awaiting_observer_) flight.end(event());
     awaiting_observer_.clear();
@@ -162,40 +123,34 @@ bool Mbarrier::observe(bool done, std::uint64_t wanted, int warp, const ProgramP
 }
 
 bool Mbarrier::test_parity(std::uint32_t parity, int warp, const ProgramPoint& point) {
-  const Watcher& watcher = watchers_[static_cast<std::size_t>(warp)];
-  // Which completion the warp must mean: the one it has been waiting for, or the one after its last. A wait
-  // with the parity of its last is a second look, or deliberately skips a phase.
-  std::uint64_t wanted = watcher.awaited;
-  if (wanted != 0 && (wanted & 1) == (parity & 1)) wanted = 0;  // it gave up and asks for the other parity
-  if (wanted == 0 && watcher.has_observed && ((watcher.observed + 1) & 1) != (parity & 1))
-    wanted = watcher.observed + 1;
-  return observe(parity_done(parity), wanted, warp, point);
+  for (const auto& observer : observers_) observer->await_parity(*this, parity, warp, point);
+  return observe(parity_done(parity), point);
 }
 
 bool Mbarrier::test_state(std::uint64_t token, int warp, const ProgramPoint& point) {
-  return observe(state_done(token), (token >> 20) + 1, warp, point);
+  for (const auto& observer : observers_) observer->await_state(*this, token, warp, point);
+  return observe(state_done(token), point);
 }
 
-void Mbarrier::check_idle(const char* when, const ProgramPoint& point) const {
+void Mbarrier::note_commit(const ProgramPoint& point) const {
+  for (const auto& observer : observers_) observer->commit(*this, point);
+}
+
+void Mbarrier::check_not_owed(const char* when) const {
   if (!tracked_.empty())
     fail(ErrorKind::kInFlight, tracked_.front().point,
          fmt::format("{}, and {} still owes {} bytes to {}", when, tracked_.front().what,
                      tracked_.front().bytes, where_),
          describe());
-  if (checks_ && transaction_bytes_ != 0)
-    fail(ErrorKind::kTransaction, point,
-         fmt::format("{}, and the transaction count of {} is {}", when, where_, transaction_bytes_),
-         describe());
 }
 
-void Mbarrier::check_commits_observed() const {
-  if (last_commit_.completed <= observed_) return;
-  fail(
-      ErrorKind::kInFlight, last_commit_.point,
-      fmt::format("the CTA has exited, and no thread has waited for the arrival of this commit at {}: it may "
-                  "come after the exit",
-                  where_),
-      describe());
+void Mbarrier::invalidate(const ProgramPoint& point) const {
+  check_not_owed("mbarrier.inval");
+  for (const auto& observer : observers_) observer->invalidate(*this, point);
+}
+
+void Mbarrier::exit() const {
+  for (const auto& observer : observers_) observer->exit(*this);
 }
 
 std::string Mbarrier::describe() const {
@@ -248,8 +203,7 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
   }
   const std::string symbol = cta_.shared_symbol(offset);
   Mbarrier fresh(count,
-                 fmt::format("mbarrier at shared {:#x}{}{}", offset, symbol.empty() ? "" : " ", symbol),
-                 (cta_.threads() + kWarpSize - 1) / kWarpSize);
+                 fmt::format("mbarrier at shared {:#x}{}{}", offset, symbol.empty() ? "" : " ", symbol));
   std::unique_ptr<Mbarrier>& place = barriers_[index_[slot] - 1u];
   if (place == nullptr)
     place = std::make_unique<Mbarrier>(std::move(fresh));
@@ -257,6 +211,9 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
     *place = std::move(fresh);  // whoever holds it signals the new one
   Mbarrier& barrier = *place;
   barrier.set_owner(cta_, offset);
+  for (const auto& observer : memory.observers())
+    if (auto watch = observer->add_barrier((cta_.threads() + kWarpSize - 1) / kWarpSize))
+      barrier.observe(std::move(watch));
   if (!memory.checks()) return;
   Epoch& event = events_[offset];
   if (event.strand == 0) event.strand = cta_.cluster().order.add_strand(barrier.where());
@@ -268,7 +225,7 @@ void Mbarriers::init(std::uint32_t offset, std::uint32_t count, const ProgramPoi
 
 void Mbarriers::invalidate(std::uint32_t offset, const ProgramPoint& point) {
   const Mbarrier& barrier = at(offset, point);
-  barrier.check_idle("mbarrier.inval", point);
+  barrier.invalidate(point);
   events_[offset].tick = barrier.event().tick;
   barriers_[index_[offset / 8] - 1u].reset();
   SharedMemory& memory = cta_.shared();
@@ -278,8 +235,8 @@ void Mbarriers::invalidate(std::uint32_t offset, const ProgramPoint& point) {
 Mbarrier& Mbarriers::at(std::uint32_t offset, const ProgramPoint& point) {
   check_place(offset, point);
   if (Mbarrier* barrier = find(offset)) {
-    if (RaceShadow* races = shared_races(cta_.shared()))
-      races->check_initialised(offset, barrier->init_event(), point);
+    for (const auto& observer : cta_.shared().observers())
+      observer->use_barrier(offset, barrier->init_event(), point);
     return *barrier;
   }
   fail_at(ErrorKind::kBarrier, point, offset,
@@ -287,13 +244,8 @@ Mbarrier& Mbarriers::at(std::uint32_t offset, const ProgramPoint& point) {
 }
 
 void Mbarriers::on_exit() {
-  if (!cta_.shared().checks()) return;
   for (const auto& barrier : barriers_)
-    if (barrier) barrier->check_idle("the CTA has exited", {nullptr, &cta_, -1, -1});
-  // Who counts on commits to come in order leaves the earlier ones to the last.
-  if (!cta_.machine().config().options.commit_waits) return;
-  for (const auto& barrier : barriers_)
-    if (barrier) barrier->check_commits_observed();
+    if (barrier) barrier->exit();
 }
 
 }  // namespace jfa::simulator

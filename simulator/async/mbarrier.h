@@ -6,9 +6,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "simulator/checkers/async_shadow.h"
+#include "simulator/machine/flight.h"
 #include "simulator/machine/machine.h"
 
 namespace jfa::simulator {
@@ -19,18 +20,15 @@ class Mbarrier {
   static constexpr std::int64_t kMaxTransactionBytes = (1 << 20) - 1;
 
   /// `where` names it in messages: "mbarrier at shared 0x408 full+8".
-  Mbarrier(std::uint32_t count, std::string where, int warps)
-      : expected_(count),
-        pending_(count),
-        where_(std::move(where)),
-        watchers_(static_cast<std::size_t>(warps)) {}
+  Mbarrier(std::uint32_t count, std::string where)
+      : expected_(count), pending_(count), where_(std::move(where)) {}
 
-  /// Whose it is; null: nobody's, in tests. With the CTA's checks off only what the object cannot do is an
-  /// error: counts beyond its ranges, arrivals beyond those pending.
-  void set_owner(Cta& cta, std::uint32_t offset) {
-    owner_ = &cta, offset_ = static_cast<int>(offset);
-    checks_ = cta.shared().checks();
-  }
+  /// Whose it is; null: nobody's, in tests.
+  void set_owner(Cta& cta, std::uint32_t offset) { owner_ = &cta, offset_ = static_cast<int>(offset); }
+  const Cta* owner() const { return owner_; }
+  /// Who watches. By itself only what the object cannot do is an error: counts beyond its ranges, arrivals
+  /// beyond those pending.
+  void observe(std::unique_ptr<MbarrierObserver> observer) { observers_.push_back(std::move(observer)); }
 
   // --- What happened before what. The init and completed phases are events of a strand.
   void set_event(const Epoch& of_init) { event_ = of_init; }
@@ -54,8 +52,9 @@ class Mbarrier {
   static std::uint32_t pending_count(std::uint64_t token) {
     return static_cast<std::uint32_t>(token & kMaxCount);
   }
+  static std::uint64_t phase_of(std::uint64_t token) { return token >> 20; }
 
-  // --- Arrive-on operations. They throw kBarrier or kTransaction about `point`.
+  // --- Arrive-on operations. They throw kBarrier or kTransaction about `point`, and what observers throw.
   enum class Arrive : std::uint8_t { kPlain, kNoComplete, kDrop };
   void arrive(std::uint32_t count, const ProgramPoint& point, Arrive how = Arrive::kPlain);
   /// One more arrival in the current phase: what cp.async.mbarrier.arrive adds, to take it off when the
@@ -65,8 +64,8 @@ class Mbarrier {
   void complete_transaction(std::uint64_t bytes, const ProgramPoint& point);
 
   // --- Asynchronous operations that signal this barrier.
-  /// An operation has been issued that will complete `bytes` here; `what` as in AsyncShadow. A phase that
-  /// completes before it has is an error. Returns its number for settle().
+  /// An operation has been issued that will complete `bytes` here; `what` as in SharedObserver. Returns its
+  /// number for settle().
   std::uint64_t track(std::uint32_t bytes, const char* what, const ProgramPoint& point,
                       std::vector<FlightRef> flights);
   /// The tracked operation has moved its bytes: complete_transaction of all of them.
@@ -76,25 +75,29 @@ class Mbarrier {
   void release_on_observation(const std::vector<FlightRef>& flights);
 
   // --- Waiting.
-  /// Whether the phase before the current one has this parity; an observation if so: flights end. Throws if
-  /// the warp, as far as it can be told, waits for a phase whose successor has completed too: parities cannot
-  /// tell those apart.
+  /// Whether the phase before the current one has this parity; an observation if so: flights end.
   bool test_parity(std::uint32_t parity, int warp, const ProgramPoint& point);
   /// The same for a token of arrive.
   bool test_state(std::uint64_t token, int warp, const ProgramPoint& point);
   /// True if test_parity would be; observes nothing.
   bool parity_done(std::uint32_t parity) const { return (phase_ & 1) != (parity & 1); }
-  bool state_done(std::uint64_t token) const { return phase_ != token >> 20; }
+  bool state_done(std::uint64_t token) const { return phase_ != phase_of(token); }
 
   /// A commit of the tensor core is about to arrive.
-  void note_commit(const ProgramPoint& point) { last_commit_ = {point, phase_ + 1}; }
-  /// Throws if bytes or operations are outstanding: called at the CTA's exit and before inval. With checks
-  /// off only operations count, which would signal an object that is gone.
-  void check_idle(const char* when, const ProgramPoint& point) const;
+  void note_commit(const ProgramPoint& point) const;
+  /// mbarrier.inval: throws if operations are outstanding, which would signal an object that is gone.
+  void invalidate(const ProgramPoint& point) const;
+  /// Its CTA has exited.
+  void exit() const;
   /// Operations that still owe it their bytes.
   bool is_owed() const { return !tracked_.empty(); }
-  /// Throws if nobody has waited for the last commit's arrival: the CTA exits, and it may yet be to come.
-  void check_commits_observed() const;
+  struct Owed {
+    std::uint32_t bytes;
+    const char* what;
+  };
+  Owed first_owed() const { return {tracked_.front().bytes, tracked_.front().what}; }
+  /// Throws kInFlight if there are some. `when`: "the CTA has exited".
+  void check_not_owed(const char* when) const;
 
   const std::string& where() const { return where_; }
   /// "mbarrier at shared 0x408: phase 3, 1 of 2 arrivals pending, 16384 bytes outstanding; arrived: …; owed
@@ -113,26 +116,13 @@ class Mbarrier {
     ProgramPoint point;
     std::uint32_t count;
   };
-  struct Watcher {               // what one warp knows
-    std::uint64_t observed = 0;  // completed phases at its last successful wait
-    std::uint64_t awaited = 0;   // completed phases its unsuccessful wait is for; 0 none
-    bool has_observed = false;
-  };
-  void check_observed(const ProgramPoint& point) const;
   void complete_phase_if_due(const ProgramPoint& point);
   void trace_phase();
   timing::Recorder* recorder() const;
-  bool observe(bool done, std::uint64_t wanted, int warp, const ProgramPoint& point);
-
-  struct Commit {
-    ProgramPoint point;
-    std::uint64_t completed = 0;  // phases, when the one in which it arrived is; 0: there was none
-  };
+  bool observe(bool done, const ProgramPoint& point);
 
   Cta* owner_ = nullptr;
-  int offset_ = 0;  // in its shared memory
-  bool checks_ = true;
-  Commit last_commit_;
+  int offset_ = 0;                 // in its shared memory
   std::uint64_t phase_since_ = 0;  // warp instructions, for traces
   Epoch event_;
   VectorClock arriving_, clock_;
@@ -146,9 +136,8 @@ class Mbarrier {
   std::vector<Tracked> tracked_;              // operations that still owe their bytes
   std::vector<FlightRef> settling_;           // flights of those that completed in the current phase
   std::vector<FlightRef> awaiting_observer_;  // and in completed phases
-  std::uint64_t observed_ = 0;                // completed phases that some warp has observed
   std::vector<Arrival> arrivals_;             // of the current phase
-  std::vector<Watcher> watchers_;             // by warp
+  std::vector<std::unique_ptr<MbarrierObserver>> observers_;
 };
 
 /// The live mbarriers of a CTA.

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "simulator/async/bulk_copy_groups.h"
-#include "simulator/checkers/global_race_shadow.h"
+#include "simulator/machine/machine.h"
 #include "simulator/machine/recorder.h"
 
 namespace jfa::simulator {
@@ -40,17 +40,17 @@ std::string text(const TensorBox& box) {
                      box.map.global_address);
 }
 
-// The box's bytes of global memory in flight; nothing without checks.
-FlightRef access_tensor(const TensorBox& box, GlobalRaceShadow::Access access, const char* what,
+// The box's bytes of global memory in flight; nothing if nobody watches.
+FlightRef access_tensor(const TensorBox& box, MemoryAccess access, const char* what,
                         const ProgramPoint& point, bool reduces = false) {
-  GlobalRaceShadow* races = global_races(point.cta->machine());
-  if (races == nullptr) return {};
-  const FlightRef flight{races, races->begin()};
-  const bool writes = access == GlobalRaceShadow::Access::kWrite;
+  Observers& observers = point.cta->machine().observers();
+  const FlightRef flight = observers.issue();
+  if (flight.owner == nullptr) return {};
+  const bool writes = access == MemoryAccess::kWrite;
   box.for_each_row([&](const BoxRow& row) {
     const std::uint32_t bytes = writes ? stored_bytes(box.map, row) : row.valid_bytes;
     if (bytes != 0)
-      races->access(flight.id, access, row.global_address + row.skip_bytes, bytes, what, point, reduces);
+      observers.access(flight, access, row.global_address + row.skip_bytes, bytes, what, point, reduces);
   });
   return flight;
 }
@@ -62,7 +62,7 @@ class TensorLoad final : public AsyncOperation {
       : AsyncOperation(point),
         box_(box),
         arrivals_(destinations, box.map.shared_bytes(), box.map.box_bytes(), "TMA load", point,
-                  access_tensor(box, GlobalRaceShadow::Access::kRead, "TMA load", point)) {}
+                  access_tensor(box, MemoryAccess::kRead, "TMA load", point)) {}
 
   bool advance(Machine& machine) override {
     switch (step_++) {
@@ -142,12 +142,10 @@ class TensorStore final : public AsyncOperation {
         reduction_(reduction),
         progress_(std::make_shared<BulkProgress>()) {
     const char* what = reduction_ ? "TMA reduction" : "TMA store";
-    auto& shadow = cta.extension<AsyncShadow>();
-    progress_->flight = {
-        &shadow, shadow.begin(AsyncShadow::Access::kRead, offset, box.map.shared_bytes(), what, point)};
-    if (!shadow.may_read(offset, box.map.shared_bytes(), point)) check_rows(shadow, what, point);
-    progress_->written =
-        access_tensor(box, GlobalRaceShadow::Access::kWrite, what, point, reduction_.has_value());
+    const SharedMemory& shared = cta.shared();
+    progress_->flight = cta.shared().issue(MemoryAccess::kRead, offset, box.map.shared_bytes(), what, point);
+    if (!shared.may_read(offset, box.map.shared_bytes(), point)) check_rows(shared, what, point);
+    progress_->written = access_tensor(box, MemoryAccess::kWrite, what, point, reduction_.has_value());
     cta.extension<BulkGroups>().add(point.warp * kWarpSize + point.lane, progress_);
   }
 
@@ -169,11 +167,11 @@ class TensorStore final : public AsyncOperation {
 
  private:
   // Rows that will be dropped may hold anything.
-  void check_rows(const AsyncShadow& shadow, const char* what, const ProgramPoint& point) const {
+  void check_rows(const SharedMemory& shared, const char* what, const ProgramPoint& point) const {
     box_.for_each_row([&](const BoxRow& row) {
       for_each_piece(box_.map, offset_ + row.shared_offset, stored_bytes(box_.map, row),
                      [&](std::uint32_t at, std::uint32_t, std::uint32_t bytes) {
-                       if (bytes != 0) shadow.check_source(at, bytes, what, point);
+                       if (bytes != 0) shared.check_source(at, bytes, what, point);
                      });
     });
   }

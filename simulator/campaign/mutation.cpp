@@ -8,63 +8,11 @@
 #include <optional>
 #include <tuple>
 
+#include "simulator/decode/instruction_table.h"
 #include "simulator/ptx/ptx.h"
 
 namespace jfa::simulator {
 namespace {
-
-// An operand that says how many.
-struct CountRule {
-  int operand = -1;       // its position; -1: none
-  int step = 1;           // by how much it is shifted
-  bool optional = false;  // 1 if it is not written
-  bool only_up = false;
-  bool bytes = false;
-};
-
-// The first rule whose opcode begins the statement's and whose modifier, if any, is among its modifiers.
-struct Rule {
-  std::string_view opcode;
-  std::string_view modifier;
-  std::string_view operation;
-  CountRule count;
-};
-
-constexpr Rule kRules[] = {
-    {"mbarrier.try_wait", "", "mbarrier wait", {}},
-    {"mbarrier.test_wait", "", "mbarrier wait", {}},
-    {"mbarrier.arrive", "expect_tx", "mbarrier arrive.expect_tx", {2, 16, false, false, true}},
-    {"mbarrier.expect_tx", "", "mbarrier expect_tx", {1, 16, false, false, true}},
-    {"mbarrier.arrive", "", "mbarrier arrive", {2, 1, true, true, false}},
-    {"mbarrier.arrive_drop", "", "mbarrier arrive", {2, 1, true, true, false}},
-    {"mbarrier.init", "", "mbarrier init", {1, 1, false, false, false}},
-    {"mbarrier.inval", "", "mbarrier inval", {}},
-    {"fence", "mbarrier_init", "fence.mbarrier_init", {}},
-    {"fence.proxy", "", "fence.proxy", {}},
-    {"fence", "", "fence", {}},
-    {"membar", "", "fence", {}},
-    {"tcgen05.commit", "", "tcgen05.commit", {}},
-    {"tcgen05.wait::ld", "", "tcgen05.wait::ld", {}},
-    {"tcgen05.wait::st", "", "tcgen05.wait::st", {}},
-    {"tcgen05.fence::before_thread_sync", "", "tcgen05.fence::before", {}},
-    {"tcgen05.fence::after_thread_sync", "", "tcgen05.fence::after", {}},
-    {"tcgen05.dealloc", "", "tcgen05.dealloc", {}},
-    {"tcgen05.relinquish_alloc_permit", "", "tcgen05.relinquish", {}},
-    {"wgmma.fence", "", "wgmma.fence", {}},
-    {"wgmma.commit_group", "", "wgmma.commit_group", {}},
-    {"wgmma.wait_group", "", "wgmma.wait_group", {0, 1, false, true, false}},
-    {"bar.warp.sync", "", "bar.warp.sync", {}},
-    {"barrier.cluster", "", "barrier.cluster", {}},
-    {"bar", "", "bar", {1, 32, false, false, false}},
-    {"barrier", "", "bar", {1, 32, false, false, false}},
-    {"cp.async.bulk.commit_group", "", "bulk commit_group", {}},
-    {"cp.async.bulk.wait_group", "", "bulk wait_group", {0, 1, false, true, false}},
-    {"cp.async.commit_group", "", "cp.async commit_group", {}},
-    {"cp.async.wait_group", "", "cp.async wait_group", {0, 1, false, true, false}},
-    {"cp.async.wait_all", "", "cp.async wait_group", {}},
-    {"cp.async.mbarrier.arrive", "", "cp.async mbarrier.arrive", {}},
-    {"griddepcontrol.wait", "", "griddepcontrol.wait", {}},  // launch_dependents orders nothing
-};
 
 bool begins_with_words(std::string_view opcode, std::string_view words) {
   return opcode.starts_with(words) && (opcode.size() == words.size() || opcode[words.size()] == '.');
@@ -74,14 +22,6 @@ bool has_modifier(std::string_view opcode, std::string_view modifier) {
   for (std::size_t dot = opcode.find('.'); dot != std::string_view::npos; dot = opcode.find('.', dot + 1))
     if (begins_with_words(opcode.substr(dot + 1), modifier)) return true;
   return false;
-}
-
-const Rule* rule_of(std::string_view opcode) {
-  for (const Rule& rule : kRules)
-    if (begins_with_words(opcode, rule.opcode) &&
-        (rule.modifier.empty() || has_modifier(opcode, rule.modifier)))
-      return &rule;
-  return nullptr;
 }
 
 // A statement as written, to be written again with one thing changed.
@@ -162,12 +102,12 @@ class Writer {
   std::vector<std::string> operands_;
 };
 
-std::string amount(const CountRule& rule, int by) {
+std::string amount(const CountOperand& rule, int by) {
   const char* direction = by > 0 ? "more" : "fewer";
   return rule.bytes ? fmt::format("{} bytes {}", std::abs(by), direction) : fmt::format("count {:+}", by);
 }
 
-void add_mutants(const Statement& statement, const Rule& rule, std::size_t site,
+void add_mutants(const Statement& statement, const Synchronisation& rule, std::size_t site,
                  std::vector<Mutant>& mutants) {
   const Writer writer(statement);
   mutants.push_back({site, "deleted", writer.deleted()});
@@ -175,7 +115,7 @@ void add_mutants(const Statement& statement, const Rule& rule, std::size_t site,
     mutants.push_back({site, "parity flipped", writer.changed(2, "xor.b32", 1)});
   if (statement.opcode.starts_with("barrier.cluster.arrive") && !has_modifier(statement.opcode, "relaxed"))
     mutants.push_back({site, "relaxed", writer.relaxed()});
-  const CountRule& count = rule.count;
+  const CountOperand& count = rule.count;
   if (count.operand < 0) return;
   if (count.operand >= writer.count()) {
     if (count.optional)
@@ -262,7 +202,7 @@ Result<Mutations> enumerate_mutations(const std::string& ptx) {
   Mutations mutations;
   for (const Function& function : module.functions) {
     for (const Statement& statement : function.statements) {
-      const Rule* rule = rule_of(statement.opcode);
+      const Synchronisation* rule = InstructionTable::instance().find(statement.opcode).synchronisation();
       if (rule == nullptr) continue;
       add_mutants(statement, *rule, mutations.sites.size(), mutations.mutants);
       mutations.sites.push_back({function.name, std::string(rule->operation), statement.text,

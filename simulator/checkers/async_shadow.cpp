@@ -5,24 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "simulator/checkers/race_shadow.h"
-
 namespace jfa::simulator {
 
-AsyncShadow::AsyncShadow(Cta& cta) : cta_(cta), memory_(cta.shared()) {
-  memory_.explain_in_flight = [this](std::uint32_t offset, std::uint32_t bytes) {
-    return explain(offset, bytes);
-  };
-}
-
-AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, std::uint32_t bytes,
-                                         const char* what, const ProgramPoint& point, bool generic) {
+void AsyncShadow::begin(FlightId id, Access access, std::uint32_t offset, std::uint32_t bytes,
+                        const char* what, const ProgramPoint& point, bool generic) {
   const std::uint32_t last = offset + bytes;
-  if (offset < kReservedSharedBytes || !memory_.in_bounds(offset, bytes))
-    fail_at(ErrorKind::kOutOfBounds, point, offset,
-            fmt::format("{} of {} bytes at shared {:#x} is outside the CTA's shared memory of {} bytes", what,
-                        bytes, offset, memory_.size()));
-  if (!memory_.checks()) return 0;
   for (const Flight& flight : flights_) {
     if (!flight.overlaps(offset, last)) continue;
     if (access == Access::kRead && flight.access == Access::kRead) continue;
@@ -33,8 +20,7 @@ AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, st
             describe(flight));
   }
   if (access == Access::kWrite) {
-    if (RaceShadow* races = shared_races(memory_))
-      races->check_engine(RaceShadow::Access::kWrite, offset, bytes, what, point);
+    races_.check_engine(Access::kWrite, offset, bytes, what, point);
     if (memory_.any_flags(offset, bytes, SharedMemory::kBarrierObject)) {
       const std::uint8_t* flags = memory_.flags(offset);
       const std::uint8_t* object =
@@ -51,12 +37,10 @@ AsyncShadow::FlightId AsyncShadow::begin(Access access, std::uint32_t offset, st
   } else if (!covered(offset, last)) {
     memory_.set_flags(offset, bytes, SharedMemory::kReadInFlight);
   }
-  flights_.push_back({++last_id_, offset, last, access, what, point, generic});
-  return last_id_;
+  flights_.push_back({id, offset, last, access, what, point, generic});
 }
 
 void AsyncShadow::end(FlightId id, const Epoch& event) {
-  if (id == 0) return;
   const auto found =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
   if (found == flights_.end()) return;
@@ -64,15 +48,12 @@ void AsyncShadow::end(FlightId id, const Epoch& event) {
   flights_.erase(found);
   const std::uint32_t bytes = ended.end - ended.begin;
   const bool reads = ended.access == Access::kRead;
-  if (RaceShadow* races = shared_races(memory_))
-    races->note_engine(reads ? RaceShadow::Access::kRead : RaceShadow::Access::kWrite, ended.begin, bytes,
-                       ended.what, ended.point, event, ended.generic);
+  races_.note_engine(ended.access, ended.begin, bytes, ended.what, ended.point, event, ended.generic);
   // Others still read the same bytes: the last of them leaves the flags.
   if (reads && covered(ended.begin, ended.end)) return;
-  const bool leaves_interval = shared_races(memory_) != nullptr && bytes >= RaceShadow::kLeastInterval;
-  const std::uint8_t left = !leaves_interval ? 0
-                            : reads          ? SharedMemory::kEngineRead
-                                             : SharedMemory::kEngineWritten;
+  const std::uint8_t left = bytes < RaceShadow::kLeastInterval ? 0
+                            : reads                            ? SharedMemory::kEngineRead
+                                                               : SharedMemory::kEngineWritten;
   memory_.change_flags(ended.begin, bytes, reads ? SharedMemory::kReadInFlight : SharedMemory::kWriteInFlight,
                        left);
   if (!reads) return;
@@ -90,21 +71,16 @@ bool AsyncShadow::covered(std::uint32_t first, std::uint32_t last) const {
 
 void AsyncShadow::check_source(std::uint32_t offset, std::uint32_t bytes, const char* what,
                                const ProgramPoint& point) const {
-  if (!memory_.checks()) return;
   const std::int64_t bare = memory_.first_uninitialised(offset, bytes);
   if (bare >= 0)
     fail_at(ErrorKind::kUninitialised, point, static_cast<std::uint64_t>(bare),
             fmt::format("{} reads shared {:#x} {}, which nothing has written", what, bare,
                         cta_.shared_symbol(static_cast<std::uint32_t>(bare))));
-  if (RaceShadow* races = shared_races(memory_))
-    races->check_engine(RaceShadow::Access::kRead, offset, bytes, what, point);
+  races_.check_engine(Access::kRead, offset, bytes, what, point);
 }
 
 bool AsyncShadow::may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
-  if (!memory_.checks()) return true;
-  RaceShadow* races = shared_races(memory_);
-  return memory_.first_uninitialised(offset, bytes) < 0 &&
-         (races == nullptr || races->engine_may_read(offset, bytes, point));
+  return memory_.first_uninitialised(offset, bytes) < 0 && races_.engine_may_read(offset, bytes, point);
 }
 
 std::string AsyncShadow::describe(const Flight& flight) const {
@@ -121,7 +97,7 @@ std::string AsyncShadow::explain(std::uint32_t offset, std::uint32_t bytes) cons
   return text;
 }
 
-void AsyncShadow::on_exit() {
+void AsyncShadow::exit() const {
   if (flights_.empty()) return;
   const Flight& flight = flights_.front();
   fail_at(

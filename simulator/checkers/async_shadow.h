@@ -7,40 +7,25 @@
 #include <string>
 #include <vector>
 
+#include "simulator/checkers/race_shadow.h"
+#include "simulator/machine/flight.h"
 #include "simulator/machine/machine.h"
-#include "simulator/machine/vector_clock.h"
 
 namespace jfa::simulator {
 
-/// A memory whose places can be in flight: shared memory here, tensor memory elsewhere.
-class FlightOwner {
+class AsyncShadow {
  public:
-  /// Names one place in flight; 0 is none. Never reused.
-  using FlightId = std::uint64_t;
+  using Access = MemoryAccess;
 
-  /// Completion was observed, by way of the event. An id that has ended already, or 0, is fine: several
-  /// barriers may tell of one operation.
-  virtual void end(FlightId id, const Epoch& event) = 0;
-
- protected:
-  ~FlightOwner() = default;
-};
-
-class AsyncShadow : public Extension, public FlightOwner {
- public:
-  enum class Access : std::uint8_t { kRead, kWrite };
-  using FlightOwner::FlightId;
-
-  explicit AsyncShadow(Cta& cta);
+  AsyncShadow(Cta& cta, RaceShadow& races) : cta_(cta), memory_(cta.shared()), races_(races) {}
 
   /// Puts [offset, offset + bytes) in flight. Throws kInFlight if a write meets anything in flight or a read
-  /// meets a write, kBarrier if a write covers a live mbarrier, kOutOfBounds. A destination is poisoned and
-  /// counts as uninitialised until the operation writes it, and throws kRace if somebody's access of it is
-  /// not ordered before. what: "TMA load", for reports. `generic`: cp.async, which writes through the generic
-  /// proxy. With checks off only bounds are checked.
-  FlightId begin(Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
-                 const ProgramPoint& point, bool generic = false);
-  void end(FlightId id, const Epoch& event) override;
+  /// meets a write, kBarrier if a write covers a live mbarrier. A destination is poisoned and counts as
+  /// uninitialised until the operation writes it, and throws kRace if somebody's access of it is not ordered
+  /// before. what: "TMA load", for reports. `generic`: cp.async, which writes through the generic proxy.
+  void begin(FlightId id, Access access, std::uint32_t offset, std::uint32_t bytes, const char* what,
+             const ProgramPoint& point, bool generic);
+  void end(FlightId id, const Epoch& event);
 
   /// What an engine may not read: bytes nobody wrote (kUninitialised), or whose writer is not ordered before
   /// (kRace), or a thread's generic write without fence.proxy.async behind it (kMissingFence). `what` reads
@@ -54,7 +39,7 @@ class AsyncShadow : public Extension, public FlightOwner {
   std::string explain(std::uint32_t offset, std::uint32_t bytes) const;
 
   /// A flight that nobody waited for when the CTA exits is an error.
-  void on_exit() override;
+  void exit() const;
 
  private:
   struct Flight {
@@ -72,18 +57,8 @@ class AsyncShadow : public Extension, public FlightOwner {
 
   Cta& cta_;
   SharedMemory& memory_;
+  RaceShadow& races_;
   std::vector<Flight> flights_;  // some dozens at most
-  FlightId last_id_ = 0;
-};
-
-/// A flight together with the memory that holds it: what an mbarrier or a bulk group ends on observation.
-struct FlightRef {
-  FlightOwner* shadow = nullptr;
-  FlightOwner::FlightId id = 0;
-  Epoch event{};  // its own completion, if it has one; else it is what it was observed by
-  void end(const Epoch& observed) const {
-    if (shadow) shadow->end(id, event.tick != 0 ? event : observed);
-  }
 };
 
 }  // namespace jfa::simulator

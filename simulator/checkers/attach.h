@@ -1,12 +1,16 @@
 // The checkers of a machine.
 #pragma once
 
+#include <memory>
+
+#include "simulator/machine/observer.h"
+
 namespace jfa::simulator {
 
 class Machine;
 
-/// Before the machine runs, and only if its options ask for checks: races in shared and global memory are
-/// watched.
-void attach_checkers(Machine& machine);
+/// What watches a grid for all that docs/simulator.md says is checked, where the machine can do what is
+/// wrong. Every machine has its own, and must ask for checks in its options: that gives warps clocks.
+std::unique_ptr<Observer> make_checkers(Machine& machine);
 
 }  // namespace jfa::simulator

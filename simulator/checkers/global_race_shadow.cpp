@@ -24,10 +24,6 @@ void GlobalRaceShadow::add_cluster(std::shared_ptr<HappensBefore> order) {
   clusters_.push_back(std::move(order));
 }
 
-std::unique_ptr<SharedObserver> GlobalRaceShadow::add_cta(const Cta& cta) {
-  return std::make_unique<RaceShadow>(cta, cta.cluster().order, cta.shared().size());
-}
-
 GlobalRaceShadow::Record GlobalRaceShadow::record_of(const Accessor& accessor, const ProgramPoint& point,
                                                      const MemoryOrder& order) const {
   Record record;
@@ -169,10 +165,7 @@ void GlobalRaceShadow::write(std::uint64_t address, std::uint32_t bytes, const P
 
 // --- Asynchronous operations
 
-FlightOwner::FlightId GlobalRaceShadow::begin() {
-  operations_.emplace_back();
-  return operations_.size();
-}
+void GlobalRaceShadow::begin(FlightId id) { operations_.resize(id); }
 
 void GlobalRaceShadow::access(FlightId operation, Access access, std::uint64_t address, std::uint32_t bytes,
                               const char* what, const ProgramPoint& point, bool reduces) {
@@ -202,18 +195,8 @@ void GlobalRaceShadow::access(FlightId operation, Access access, std::uint64_t a
 }
 
 void GlobalRaceShadow::end(FlightId operation, const Epoch& event) {
-  if (operation == 0) return;
   Epoch& completion = operations_[operation - 1].completion;
   if (completion.tick == 0) completion = event;
-}
-
-FlightRef GlobalRaceShadow::one_access(Access access, std::uint64_t address, std::uint32_t bytes,
-                                       const char* what, const ProgramPoint& point, bool reduces) {
-  GlobalRaceShadow* races = global_races(point.cta->machine());
-  if (races == nullptr) return {};
-  const FlightRef flight{races, races->begin()};
-  races->access(flight.id, access, address, bytes, what, point, reduces);
-  return flight;
 }
 
 // --- Reports

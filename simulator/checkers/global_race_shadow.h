@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "simulator/checkers/async_shadow.h"
 #include "simulator/checkers/global_access.h"
 #include "simulator/checkers/global_race_cells.h"
 #include "simulator/checkers/memory_meetings.h"
 #include "simulator/checkers/race_shadow.h"
+#include "simulator/machine/flight.h"
 #include "simulator/machine/happens_before.h"
 #include "simulator/machine/machine.h"
 #include "simulator/machine/memory_order.h"
@@ -21,33 +21,29 @@ namespace jfa::simulator {
 
 /// Of one grid. An asynchronous operation is a flight: its accesses are ordered before nobody's until its
 /// completion has been observed.
-class GlobalRaceShadow final : public Observer, public FlightOwner {
+class GlobalRaceShadow {
  public:
   using Access = RaceShadow::Access;
 
   explicit GlobalRaceShadow(Machine& machine);
-  ~GlobalRaceShadow() override;
+  ~GlobalRaceShadow();
 
-  void add_cluster(std::shared_ptr<HappensBefore> order) override;
-  std::unique_ptr<SharedObserver> add_cta(const Cta& cta) override;
+  /// A cluster starts; its clocks stay until the grid has ended.
+  void add_cluster(std::shared_ptr<HappensBefore> order);
 
   // --- Threads: the lane of the point (0 if it has none). Throw kRace.
-  void read(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point,
-            const MemoryOrder& order) override;
-  void write(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point,
-             const MemoryOrder& order) override;
+  void read(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
+  void write(std::uint64_t address, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
 
   // --- Asynchronous operations, at the instruction that starts one. `what`: "TMA load", for reports.
-  /// A new operation in flight.
-  FlightId begin();
+  /// A new operation in flight: ids follow each other, from 1.
+  void begin(FlightId id);
   /// The operation accesses the bytes on behalf of the point's thread. Throws kRace, and kMissingFence for a
   /// read of what a thread of the grid wrote without a proxy fence. `reduces`: an atomic.
   void access(FlightId operation, Access access, std::uint64_t address, std::uint32_t bytes, const char* what,
-              const ProgramPoint& point, bool reduces = false);
-  void end(FlightId operation, const Epoch& event) override;
-  /// begin() and access() of one range; nothing without checks.
-  static FlightRef one_access(Access access, std::uint64_t address, std::uint32_t bytes, const char* what,
-                              const ProgramPoint& point, bool reduces = false);
+              const ProgramPoint& point, bool reduces);
+  /// Its completion was observed, by way of the event; once more is fine.
+  void end(FlightId operation, const Epoch& event);
 
  private:
   using Record = GlobalAccess;
@@ -79,10 +75,5 @@ class GlobalRaceShadow final : public Observer, public FlightOwner {
   std::vector<Operation> operations_;  // by id - 1
   MemoryMeetings meetings_;
 };
-
-/// What watches a grid, which attach_checkers made one of these; null without checks.
-inline GlobalRaceShadow* global_races(const Machine& machine) {
-  return static_cast<GlobalRaceShadow*>(machine.observer());
-}
 
 }  // namespace jfa::simulator

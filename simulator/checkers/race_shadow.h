@@ -13,13 +13,12 @@
 #include "simulator/checkers/race_cells.h"
 #include "simulator/machine/happens_before.h"
 #include "simulator/machine/memory_order.h"
-#include "simulator/machine/observer.h"
 #include "simulator/machine/report.h"
 #include "simulator/machine/shared_memory.h"
 
 namespace jfa::simulator {
 
-class RaceShadow final : public SharedObserver {
+class RaceShadow {
  public:
   using Access = MemoryAccess;
   /// What engines touch in smaller pieces is recorded like accesses of threads.
@@ -28,13 +27,11 @@ class RaceShadow final : public SharedObserver {
   RaceShadow(const Cta& cta, HappensBefore& order, std::uint32_t size_bytes);
 
   // --- Threads: the lane of the point (0 if it has none). Throw kRace.
-  void read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-            const MemoryOrder& order) override;
-  void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
-             const MemoryOrder& order) override;
-  void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes,
-                     const ProgramPoint& point) override;
-  bool replaces_engines(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const override;
+  void read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
+  void write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point, const MemoryOrder& order);
+  /// Of bytes that engines have touched, as SharedObserver says.
+  void check_engines(Access access, std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point);
+  bool replaces_engines(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const;
   /// An mbarrier is used: its mbarrier.init must have happened before, as a write or as the event that
   /// fence.mbarrier_init releases.
   void check_initialised(std::uint32_t offset, const Epoch& init, const ProgramPoint& point) const;
@@ -126,11 +123,6 @@ class RaceShadow final : public SharedObserver {
   std::vector<Interval> intervals_;  // some dozens at most
   MemoryMeetings meetings_;
 };
-
-/// What watches a CTA's shared memory, which attach_checkers made one of these; null without checks.
-inline RaceShadow* shared_races(const SharedMemory& memory) {
-  return static_cast<RaceShadow*>(memory.observer());
-}
 
 /// For reports: "reads" or "writes".
 const char* verb(RaceShadow::Access access);

@@ -1,6 +1,8 @@
 // A launch: a machine and its checkers.
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "simulator/checkers/attach.h"
 #include "simulator/machine/launch.h"
 #include "simulator/machine/machine.h"
@@ -51,8 +53,10 @@ LaunchResult run_grid(const Module& module, const Entry& entry, const LaunchConf
   try {
     check_launch(entry, config);
     memory.begin_grid(config.overlaps_predecessor && config.options.checks);
+    std::unique_ptr<Observer> checkers;
     Machine machine(module, entry, config, memory);
-    if (machine.checks()) attach_checkers(machine);
+    if (machine.checks()) machine.observers().add(*(checkers = make_checkers(machine)));
+    for (Observer* observer : config.options.observers) machine.observers().add(*observer);
     try {
       machine.run();
     } catch (const SimulationError&) {

@@ -8,12 +8,10 @@ const HappensBefore& order_of(const Warp& warp) { return warp.cta().cluster().or
 }  // namespace
 
 void TensorMapProxy::change(const Warp& warp, int lane, std::uint64_t address, bool released) {
-  if (warp.clock == nullptr) return;
   changes_[address] = {order_of(warp).cluster(), warp.event(LaneMask{1} << lane), released, {}};
 }
 
 void TensorMapProxy::release(const Warp& warp, LaneMask lanes) {
-  if (warp.clock == nullptr) return;
   for (auto& [address, change] : changes_) {
     if (change.released || change.cluster != order_of(warp).cluster()) continue;
     for (LaneMask rest = lanes; rest != 0 && !change.released; rest &= rest - 1)
@@ -22,7 +20,6 @@ void TensorMapProxy::release(const Warp& warp, LaneMask lanes) {
 }
 
 void TensorMapProxy::acquire(const Warp& warp, int lane, std::uint64_t address) {
-  if (warp.clock == nullptr) return;
   const auto change = changes_.find(address);
   if (change == changes_.end() || !change->second.released) return;
   auto& ticks = change->second.acquired[{order_of(warp).cluster(), warp.clock->strand()}];
@@ -31,7 +28,6 @@ void TensorMapProxy::acquire(const Warp& warp, int lane, std::uint64_t address) 
 }
 
 void TensorMapProxy::check_use(const Warp& warp, std::uint64_t address, const ProgramPoint& point) const {
-  if (warp.clock == nullptr) return;
   const auto found = changes_.find(address);
   if (found == changes_.end()) return;
   const Change& change = found->second;

@@ -12,11 +12,9 @@
 namespace jfa::simulator {
 
 /// Of a grid: which maps in global memory it has changed by tensormap.replace or tensormap.cp_fenceproxy.
-/// Other stores into maps are not looked at. Does nothing without checks.
-class TensorMapProxy final : public Extension {
+/// Other stores into maps are not looked at. It tells what Observer says of tensor maps.
+class TensorMapProxy {
  public:
-  explicit TensorMapProxy(Machine&) {}
-
   /// `lane` has changed the map at the address. `released`: with its release in the same instruction.
   void change(const Warp& warp, int lane, std::uint64_t address, bool released);
   /// fence.proxy.tensormap::generic.release: covers every change of its cluster that happened before it.

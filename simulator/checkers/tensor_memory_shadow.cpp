@@ -9,7 +9,7 @@
 namespace jfa::simulator {
 namespace {
 
-const char* verb(TensorMemoryShadow::Access access) {
+const char* participle(TensorMemoryShadow::Access access) {
   return access == TensorMemoryShadow::Access::kRead ? "read" : "written";
 }
 
@@ -68,21 +68,21 @@ bool is_copy(TensorMemoryShadow::Order order) {
 // Whether writes of the order run in the order in which they are issued.
 bool in_order_of_issue(TensorMemoryShadow::Order order) { return order != 0 && order != kTensorShiftOrder; }
 
-// Whether the tensor core does an operation of one order, of which this is an access, before those of another
-// that are issued behind it; products of one accumulator apart.
-bool pipelined(TensorMemoryShadow::Order earlier, TensorMemoryShadow::Access access,
-               TensorMemoryShadow::Order later) {
-  if (earlier == 0 || later == 0) return false;  // not of the tensor core
-  if (is_copy(earlier)) return later != kTensorShiftOrder;
-  if (earlier == kTensorShiftOrder) return later != kTensorShiftOrder && later != kTensorCopyOrder;
-  return later == kTensorShiftOrder || (is_copy(later) && access == TensorMemoryShadow::Access::kRead);
-}
+bool is_product(TensorOrder order) { return order > kTensorShiftOrder; }
 
 }  // namespace
 
+bool TensorMemoryShadow::pipelined(Order earlier, Access access, Order later) const {
+  if (earlier == 0 || later == 0) return false;  // not of the tensor core
+  if (is_product(earlier) && is_product(later)) return !product_waits_;
+  if (is_copy(earlier)) return later != kTensorShiftOrder;
+  if (earlier == kTensorShiftOrder) return later != kTensorShiftOrder && later != kTensorCopyOrder;
+  return later == kTensorShiftOrder || (is_copy(later) && access == Access::kRead);
+}
+
 std::string TensorMemoryShadow::describe(const Flight& flight) {
   return fmt::format("tensor memory {} is being {} by {}, issued at {}", flight.region.describe(),
-                     verb(flight.access), flight.accessor.what, flight.accessor.point.describe());
+                     participle(flight.access), flight.accessor.what, flight.accessor.point.describe());
 }
 
 std::uint32_t TensorMemoryShadow::intern(const Accessor& accessor) {
@@ -126,9 +126,8 @@ void TensorMemoryShadow::refuse_issue(const IssueFault& fault, Access access, st
           fmt::format("the other: {}", earlier.point.describe()));
 }
 
-TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const TensorRegion& region,
-                                                       const char* what, const TensorStrand& strand,
-                                                       Order order, const ProgramPoint& point) {
+void TensorMemoryShadow::issue(FlightId id, Access access, const TensorRegion& region, const char* what,
+                               const TensorStrand& strand, Order order, const ProgramPoint& point) {
   const Accessor accessor{what, &strand, order, point};
   for (const Flight& flight : flights_) {
     if (!flight.region.overlaps(region)) continue;
@@ -154,8 +153,7 @@ TensorMemoryShadow::FlightId TensorMemoryShadow::begin(Access access, const Tens
     allowed_ = asked;
   }
   flights_.push_back(
-      {++last_id_, region, access, accessor, {++time_, issue_of(point), tensor_issue_of(point, order)}});
-  return last_id_;
+      {id, region, access, accessor, {++time_, issue_of(point), tensor_issue_of(point, order)}});
 }
 
 void TensorMemoryShadow::fence_after(TensorStrand& strand, const Warp* warp, LaneMask lanes) {
@@ -216,10 +214,10 @@ void TensorMemoryShadow::check_fences(const CellRecords& records, Access earlier
     fail_at(ErrorKind::kMissingFence, accessor.point, TensorAddress(lane, column).bits(),
             fmt::format("{} {} tensor memory lane {} column {}, last {} by {}, without {} in between",
                         accessor.what, access == Access::kRead ? "reads" : "writes", lane, column,
-                        verb(earlier), other.what,
+                        participle(earlier), other.what,
                         released ? "tcgen05.fence::after_thread_sync by this thread"
                                  : "tcgen05.fence::before_thread_sync by the thread that did"),
-            fmt::format("it was {} at {}", verb(earlier), other.point.describe()));
+            fmt::format("it was {} at {}", participle(earlier), other.point.describe()));
   });
 }
 
@@ -245,8 +243,7 @@ void TensorMemoryShadow::drop_unused_records() {
   records_ = std::move(kept);
 }
 
-void TensorMemoryShadow::end(FlightId id, const Epoch& event) {
-  if (id == 0) return;
+void TensorMemoryShadow::end_flight(FlightId id, const Epoch& event) {
   const auto found =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.id == id; });
   if (found == flights_.end()) return;
@@ -271,15 +268,15 @@ void TensorMemoryShadow::check_idle(const TensorRegion& region, const char* what
   }
 }
 
-void TensorMemoryShadow::check_free(const TensorRegion& region, const char* what, const TensorStrand& strand,
-                                    const ProgramPoint& point) const {
+void TensorMemoryShadow::free(const TensorRegion& region, const char* what, const TensorStrand& strand,
+                              const ProgramPoint& point) const {
   check_idle(region, what, point);
   const Accessor accessor{what, &strand, 0, point};
   check_fences(written_, Access::kWrite, Access::kWrite, region, accessor, true);
   check_fences(read_, Access::kRead, Access::kWrite, region, accessor, true);
 }
 
-void TensorMemoryShadow::forget(const TensorRegion& region) {
+void TensorMemoryShadow::allocate(const TensorRegion& region) {
   set_all(written_, region, 0);
   set_all(read_, region, 0);
 }

@@ -9,34 +9,19 @@
 #include <unordered_map>
 #include <vector>
 
-#include "simulator/checkers/async_shadow.h"
+#include "simulator/machine/machine.h"
+#include "simulator/machine/observer.h"
 #include "simulator/machine/tensor_region.h"
 
 namespace jfa::simulator {
 
-/// The ordering a warp has established by tcgen05.fence: in the shadow's own time, and by clocks.
-struct TensorStrand {
-  std::uint64_t before_thread_sync = 0;  ///< time of its last fence::before_thread_sync
-  std::uint64_t after_thread_sync = 0;   ///< time of its last fence::after_thread_sync
-  int warp = -1;                         ///< for reports
-  VectorClock acquired{};  ///< what happened before its last fence::after_thread_sync; nothing without clocks
-};
-
-/// The TensorMemoryShadow::Order of every tcgen05.cp, of those of shape 4x256b (a refresh) and of the others,
-/// and of every tcgen05.shift.
-inline constexpr std::uint64_t kTensorRefreshOrder = 1, kTensorCopyOrder = 2, kTensorShiftOrder = 3;
-
-class TensorMemoryShadow : public FlightOwner {
+class TensorMemoryShadow final : public TensorObserver {
  public:
-  enum class Access : std::uint8_t { kRead, kWrite };
-  using FlightOwner::FlightId;
+  using Access = MemoryAccess;
+  using Order = TensorOrder;
 
-  /// Accumulators of one shape at one address, by one cta_group: products into them run in the order of
-  /// issue, and behind copies and shifts that were issued before (kTensorCopyOrder and the like). 0: none.
-  using Order = std::uint64_t;
-
-  /// fences: whether accesses need tcgen05.fence in between; see RunOptions::tensor_fences.
-  explicit TensorMemoryShadow(bool fences = true) : fences_(fences) {}
+  explicit TensorMemoryShadow(const RunOptions& options = {})
+      : fences_(options.tensor_fences), product_waits_(options.product_waits) {}
 
   /// Puts the region in flight. Throws kInFlight if a write meets anything in flight or a read meets a write,
   /// unless the tensor core does the two in the order of issue (both are writes of one Order, for example):
@@ -45,24 +30,21 @@ class TensorMemoryShadow : public FlightOwner {
   /// kMissingFence if the region's last producer or consumer is another strand and not both sides have
   /// executed their tcgen05 fence. `what`: "tcgen05.ld", for reports. The strand must live as long as the
   /// shadow.
-  FlightId begin(Access access, const TensorRegion& region, const char* what, const TensorStrand& strand,
-                 Order order, const ProgramPoint& point);
-  /// Completion was observed: by wait::ld, wait::st, or the mbarrier of a commit.
-  void end(FlightId id, const Epoch& event = {}) override;
-  /// Whether nobody has observed its completion yet.
-  bool in_flight(FlightId id) const;
+  void issue(FlightId id, Access access, const TensorRegion& region, const char* what,
+             const TensorStrand& strand, Order order, const ProgramPoint& point) override;
+  void end_flight(FlightId id, const Epoch& event) override;
+  bool in_flight(FlightId id) const override;
 
   /// The region is about to be deallocated: throws kInFlight if anything in it is in flight, kRace if nothing
   /// orders its last accesses before, kMissingFence if warps that made them have not executed
   /// fence::before_thread_sync since. No fence::after_thread_sync is asked for: dealloc is synchronous.
-  void check_free(const TensorRegion& region, const char* what, const TensorStrand& strand,
-                  const ProgramPoint& point) const;
+  void free(const TensorRegion& region, const char* what, const TensorStrand& strand,
+            const ProgramPoint& point) const override;
   /// Newly allocated columns: nobody has touched them.
-  void forget(const TensorRegion& region);
+  void allocate(const TensorRegion& region) override;
 
-  void fence_before(TensorStrand& strand) { strand.before_thread_sync = ++time_; }
-  /// By the lanes of the warp (null: nobody keeps clocks).
-  void fence_after(TensorStrand& strand, const Warp* warp, LaneMask lanes);
+  void fence_before(TensorStrand& strand) override { strand.before_thread_sync = ++time_; }
+  void fence_after(TensorStrand& strand, const Warp* warp, LaneMask lanes) override;
 
  private:
   /// Who accessed, for reports and to know which fences are due.
@@ -113,6 +95,9 @@ class TensorMemoryShadow : public FlightOwner {
   std::uint32_t intern(const Accessor& accessor);
   std::uint32_t add_record(const Record& record);
   void drop_unused_records();
+  /// Whether the tensor core does an operation of one order, of which this is an access, before those of
+  /// another that are issued behind it; products of one accumulator apart.
+  bool pipelined(Order earlier, Access access, Order later) const;
   /// The tensor core does what was issued earlier before what is issued now, if the threads agree which is
   /// which: what lacks for that, if anything does.
   std::optional<IssueFault> issue_fault(const Issue& earlier, const TensorStrand& earlier_strand,
@@ -131,9 +116,8 @@ class TensorMemoryShadow : public FlightOwner {
                     const Accessor& accessor, bool synchronous = false) const;
   static std::string describe(const Flight& flight);
 
-  bool fences_ = true;
+  bool fences_, product_waits_;  // see RunOptions
   std::uint64_t time_ = 0;
-  FlightId last_id_ = 0;
   std::vector<Flight> flights_;  // some dozens at most
   std::uint64_t ends_so_far_ = 0;
   std::optional<Allowed> allowed_;  // the last: products of many steps have one accumulator

@@ -36,7 +36,8 @@ void WgmmaRegisters::access(const Indices& registers, const ProgramPoint& point)
   }
 }
 
-void WgmmaRegisters::take(const Product& product, const ProgramPoint& point) {
+void WgmmaRegisters::take(const Product& product) {
+  const ProgramPoint& point = product.point;
   constexpr const char* kAccessed = "has been used by another instruction (or never fenced)";
   for (const std::uint16_t index : *product.accumulator) {
     const State& state = states_[index];

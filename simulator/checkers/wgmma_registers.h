@@ -7,23 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "simulator/machine/machine.h"
+#include "simulator/machine/observer.h"
+#include "simulator/machine/program.h"
 
 namespace jfa::simulator {
 
 /// The registers of one warp that some wgmma of the entry names, by their index in RegisterWatch.
 class WgmmaRegisters {
  public:
-  using Indices = std::vector<std::uint16_t>;
-
-  /// One wgmma as its registers see it.
-  struct Product {
-    ProgramPoint point;
-    const Indices* accumulator = nullptr;
-    const Indices* a = nullptr;  // empty: A lies in shared memory
-    std::uint32_t shape = 0;     // of the accumulator: products of one shape follow each other unfenced
-    std::uint64_t sequence = 0;  // of the warpgroup's products, from 1
-  };
+  using Indices = RegisterObserver::Indices;
+  using Product = RegisterObserver::Product;
 
   explicit WgmmaRegisters(const RegisterWatch& watch) : watch_(watch), states_(watch.names.size()) {}
 
@@ -33,7 +26,7 @@ class WgmmaRegisters {
   void fence() { ++epoch_; }
   /// A product takes its registers. Throws kMissingFence, or kInFlight if another product has them and does
   /// not order itself with this one.
-  void take(const Product& product, const ProgramPoint& point);
+  void take(const Product& product);
   /// The warp has waited for all products up to this one.
   void release(std::uint64_t sequence);
 

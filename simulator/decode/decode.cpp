@@ -139,6 +139,7 @@ void EntryBuilder::decode_statement(std::size_t index) {
   if (!known.needs.empty())
     decoder.fail("instruction `" + s.opcode + "` needs " + std::string(known.needs) + ", this PTX is for " +
                  module_.target);
+  entry_.statements.back().engine = row->facts.engine;
   decoder.modifiers_ = known.found.modifiers;
   touched_ = 0;
   row->decode(decoder);
@@ -154,7 +155,7 @@ const EntryBuilder::KnownOpcode& EntryBuilder::known_opcode(std::string_view opc
   KnownOpcode& known = at->second;
   if (!fresh) return known;
   known.found = InstructionTable::instance().find(opcode);
-  if (known.found.row != nullptr && target_) known.needs = missing_target(*target_, known.found.spelling());
+  if (target_) known.needs = known.found.missing(*target_);
   return known;
 }
 

@@ -54,10 +54,12 @@ const InstructionTable& InstructionTable::instance() {
   return table;
 }
 
-void InstructionTable::add(std::string_view pattern, DecodeFunction decode) {
+void InstructionTable::add(std::string_view pattern, DecodeFunction decode, RowFacts facts) {
   Row row;
   row.pattern = std::string(pattern);
   row.decode = std::move(decode);
+  row.facts = std::move(facts);
+  if (row.facts.needs.empty() && need_ != TargetNeed::kNothing) row.facts.needs = {{need_}};
   std::string compact;
   for (const char c : pattern)
     if (c != ' ' && c != '\n') compact += c;
@@ -116,6 +118,24 @@ InstructionTable::Found InstructionTable::find(std::string_view opcode) const {
     found = {&rows_[index], std::move(matched)};
   }
   return found;
+}
+
+std::string_view InstructionTable::Found::missing(const Target& target) const {
+  if (row == nullptr) return {};
+  for (const Requirement& r : row->facts.needs)
+    if (r.modifier.empty() || std::any_of(modifiers.begin(), modifiers.end(), [&](std::string_view modifier) {
+          return modifier.starts_with(r.modifier);
+        }))
+      return has(target, r.target) ? std::string_view() : name_of(r.target);
+  return {};
+}
+
+const Synchronisation* InstructionTable::Found::synchronisation() const {
+  if (row == nullptr) return nullptr;
+  for (const Synchronisation& s : row->facts.synchronises)
+    if (s.modifier.empty() || std::find(modifiers.begin(), modifiers.end(), s.modifier) != modifiers.end())
+      return &s;
+  return nullptr;
 }
 
 std::string InstructionTable::Found::spelling() const {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "simulator/machine/program.h"
+#include "simulator/ptx/target.h"
 #include "simulator/ptx/types.h"
 
 namespace jfa::simulator {
@@ -154,12 +155,44 @@ class Decoder {
 
 using DecodeFunction = std::function<void(Decoder&)>;
 
+/// An operand that says how many.
+struct CountOperand {
+  int operand = -1;       // its position; -1: none
+  int step = 1;           // the least change of it that is another number
+  bool optional = false;  // 1 if it is not written
+  bool only_up = false;   // less only waits for more
+  bool bytes = false;
+};
+
+/// What an instruction does for the order of others.
+struct Synchronisation {
+  std::string_view operation;      // "mbarrier wait"
+  std::string_view modifier = "";  // that the instruction has, if it is to be this
+  CountOperand count{};
+};
+
+/// What instructions need of a target if one of their modifiers begins so; "": whatever those are.
+struct Requirement {
+  TargetNeed target;
+  std::string_view modifier = "";
+};
+
+/// What else is known of the instructions of a row.
+struct RowFacts {
+  std::vector<Requirement> needs{};  // the first whose modifier fits counts
+  Engine engine = Engine::kCopy;     // which runs what they post
+  std::vector<Synchronisation>
+      synchronises{};  // the first whose modifier fits counts; none: they order nothing
+};
+
 class InstructionTable {
  public:
   /// The one table, all families registered.
   static const InstructionTable& instance();
 
-  void add(std::string_view pattern, DecodeFunction decode);
+  void add(std::string_view pattern, DecodeFunction decode, RowFacts facts = {});
+  /// What is needed by rows that are added from here on and say nothing themselves.
+  void set_need(TargetNeed need) { need_ = need; }
   /// An instruction that has no effect in this model: a hint, a prefetch. Operands are not looked at.
   void add_hint(std::string_view pattern);
 
@@ -168,6 +201,7 @@ class InstructionTable {
     std::string opcode;
     std::vector<std::vector<std::string>> groups;  // choices of each modifier; "" among them: optional
     DecodeFunction decode;
+    RowFacts facts;
     bool hint = false;
   };
   struct Found {
@@ -175,6 +209,10 @@ class InstructionTable {
     std::vector<std::string_view> modifiers;  // what each of its groups matched; empty if absent
     /// The instruction in the row's order of modifiers.
     std::string spelling() const;
+    /// Which targets have it, if `target` is none of them; empty if it is.
+    std::string_view missing(const Target& target) const;
+    /// Null if the instruction orders nothing.
+    const Synchronisation* synchronisation() const;
   };
   /// The row for an opcode as written ("add.rn.f32"): the first that has its modifiers in that order, else
   /// the one that has them in another which means the same (modifier_order.h). The row is null if there is
@@ -184,6 +222,7 @@ class InstructionTable {
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
+  TargetNeed need_ = TargetNeed::kNothing;
   std::vector<Row> rows_;
   std::map<std::string, std::vector<std::size_t>, std::less<>> rows_of_opcode_;
 };

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/foreign_text.h"
+#include "simulator/machine/habits.h"
 
 namespace jfa::simulator {
 namespace {
@@ -17,15 +18,19 @@ namespace {
 constexpr int kMaxSms = 1024;
 constexpr std::string_view kTargets[] = {"sm_100a", "sm_100f", "sm_90a"};
 
-struct Switch {
-  std::string_view name;
-  bool RunOptions::*member;
-};
-constexpr Switch kSwitches[] = {{"checks", &RunOptions::checks},
-                                {"tensor_fences", &RunOptions::tensor_fences},
-                                {"load_waits", &RunOptions::load_waits},
-                                {"commit_waits", &RunOptions::commit_waits},
-                                {"constant_races", &RunOptions::constant_races}};
+// The checkers, or a rule of PTX; null if the option is none of these.
+bool RunOptions::*find_switch(std::string_view name) {
+  if (name == "checks") return &RunOptions::checks;
+  for (const PtxRule& rule : ptx_rules())
+    if (rule.name == name) return rule.member;
+  return nullptr;
+}
+
+std::string rule_names() {
+  std::string names;
+  for (const PtxRule& rule : ptx_rules()) names += fmt::format(", {}", rule.name);
+  return names;
+}
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;
@@ -41,13 +46,12 @@ Status parse_option(std::string_view key, std::string_view text, DeviceOptions& 
         fmt::format("simulated device: option {}={}: {}", shown(key), shown(text), rule));
   };
   const std::optional<std::uint64_t> number = parse_number(text);
-  for (const Switch& known : kSwitches) {
-    if (key != known.name) continue;
+  if (bool RunOptions::*const member = find_switch(key)) {
     if (!number || *number > 1) return refuse("must be 0 or 1");
-    run.*known.member = *number == 1;
-    return {};
-  }
-  if (key == "timing") {
+    run.*member = *number == 1;
+  } else if (key == "habits") {
+    if (!take_habits(text, run)) return refuse(fmt::format("must be one of {}", habit_names()));
+  } else if (key == "timing") {
     if (!number || *number > 1) return refuse("must be 0 or 1");
     options.timing = *number == 1;
   } else if (key == "sms") {
@@ -69,9 +73,9 @@ Status parse_option(std::string_view key, std::string_view text, DeviceOptions& 
       return refuse("must be a power of two from 16 to 1024");
     run.dynamic_shared_alignment = static_cast<std::uint32_t>(*number);
   } else {
-    return refuse(
-        "unknown; known are sms, timing, schedule, seed, choices, checks, dynamic_alignment, tensor_fences, "
-        "load_waits, commit_waits and constant_races");
+    return refuse(fmt::format(
+        "unknown; known are sms, timing, schedule, seed, choices, checks, habits, dynamic_alignment{}",
+        rule_names()));
   }
   return {};
 }

@@ -21,11 +21,11 @@ namespace jfa::simulator {
 ///   choices=12:3,40:1            for schedule=replay: what jfa-sim prints
 ///   checks=0|1                   the checkers (default 1)
 ///   dynamic_alignment=N          least alignment of dynamic shared memory, 16 (default) to 1024
-///   tensor_fences=0|1            whether tcgen05 operations need tcgen05.fence (default 1)
-///   load_waits=0|1               whether registers of tcgen05.ld need wait::ld (default 1)
-///   commit_waits=0|1             whether somebody has to wait for a CTA's last commit to each mbarrier
-///                                (default 1)
-///   constant_races=0|1           whether warps that store one constant in one instruction race (default 1)
+///   tensor_fences=0|1, load_waits=0|1, … constant_races=0|1
+///                                whether a rule of PTX holds (default 1): habits.cpp lists them
+///   habits=cutlass|triton        leaves out the rules that their kernels break; what stands behind it may
+///   set
+///                                some again
 /// The table stays valid for the life of the process; the same name gives the same device. Its images are PTX
 /// (cuLibraryLoadData with a NUL-terminated PTX text).
 /// On failure returns nullptr and says why in `error`, naming the option and its value.

@@ -34,6 +34,29 @@ inline std::uint32_t own_shared_offset_of(Warp& warp, const AddressOperand& oper
   return place.offset;
 }
 
+/// Whether the lanes have the same in an operand; in one that there is not they do.
+inline bool same_in_lanes(Warp& warp, Slot slot, bool is_64_bit, LaneMask lanes) {
+  if (slot == kNoSlot || lanes == 0) return true;
+  const int first = __builtin_ctz(lanes);
+  const auto same = [&](const auto* values) {
+    for (int lane = first; lane < kWarpSize; ++lane)
+      if ((lanes >> lane & 1) != 0 && values[lane] != values[first]) return false;
+    return true;
+  };
+  return is_64_bit ? same(warp.lanes<std::uint64_t>(slot)) : same(warp.lanes<std::uint32_t>(slot));
+}
+inline bool same_in_lanes(Warp& warp, const AddressOperand& operand, LaneMask lanes) {
+  return same_in_lanes(warp, operand.base, operand.is_64_bit, lanes);
+}
+
+/// Which of the active lanes issue something that one would issue for a whole warp, if they all want the same
+/// (RunOptions::lane_issues).
+template <class Same>
+LaneMask issuing_lanes(const Warp& warp, LaneMask active, Same&& same) {
+  if (warp.machine().config().options.lane_issues || active != warp.live() || !same()) return active;
+  return active & (~active + 1);
+}
+
 /// Calls run(lane, point) for each active lane, lowest first.
 template <class Run>
 void for_each_lane(const Warp& warp, const Instruction& instruction, LaneMask active, Run&& run) {

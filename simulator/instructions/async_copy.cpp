@@ -10,7 +10,6 @@
 
 #include "simulator/async/bulk_copy_groups.h"
 #include "simulator/async/mbarrier.h"
-#include "simulator/checkers/global_race_shadow.h"
 #include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/machine/machine.h"
@@ -83,7 +82,6 @@ class AsyncCopy final : public AsyncOperation {
 Step copy(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<AsyncCopyOperands>();
   Cta& cta = warp.cta();
-  auto& shadow = cta.extension<AsyncShadow>();
   std::vector<LaneCopy> copies;
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
     LaneCopy c;
@@ -98,11 +96,12 @@ Step copy(Warp& warp, const Instruction& in, LaneMask active) {
       fail_at(ErrorKind::kMisaligned, point, c.offset % o.bytes != 0 ? c.offset : c.global,
               fmt::format("cp.async: shared {:#x} or global {:#x} is not aligned to {} bytes", c.offset,
                           c.global, o.bytes));
-    if (GlobalRaceShadow* races = global_races(warp.machine()); races != nullptr && c.source_bytes != 0)
-      races->read(c.global, c.source_bytes, point, {});
+    if (c.source_bytes != 0)
+      for (Observer* observer : warp.machine().observers())
+        observer->read(c.global, c.source_bytes, point, {});
     c.progress = std::make_shared<BulkProgress>();
-    c.progress->flight = {
-        &shadow, shadow.begin(AsyncShadow::Access::kWrite, c.offset, o.bytes, "cp.async", point, true)};
+    c.progress->flight =
+        cta.shared().issue(MemoryAccess::kWrite, c.offset, o.bytes, "cp.async", point, /*generic=*/true);
     cta.extension<AsyncCopyGroups>().add(c.thread, c.progress);
     copies.push_back(std::move(c));
   });
@@ -218,21 +217,27 @@ void register_async_copy(InstructionTable& table) {
   table.add(
       "cp.async .(ca|cg) .(shared|shared::cta) .global .(L2::cache_hint)? .(L2::64B|L2::128B|L2::256B)?",
       decode_copy);
-  table.add("cp.async.commit_group", [](Decoder& d) { d.emit(commit_async_group); });
-  table.add("cp.async.wait_group", [](Decoder& d) {
-    const std::int64_t keep = d.immediate(0);
-    if (keep < 0) d.fail("a negative number of groups");
-    d.emit(wait_async_group).immediate = keep;
-  });
-  table.add("cp.async.wait_all", [](Decoder& d) { d.emit(wait_all); });
-  table.add("cp.async.mbarrier.arrive .(noinc)? .(shared|shared::cta)? .b64", [](Decoder& d) {
-    AsyncCopyOperands o;
-    o.destination = d.address(0);
-    const AsyncCopyOperands* attached = d.attach(o);
-    Instruction& in = d.emit(mbarrier_arrive);
-    in.extra = attached;
-    in.small[0] = d.has("noinc");
-  });
+  table.add("cp.async.commit_group", [](Decoder& d) { d.emit(commit_async_group); },
+            {.synchronises = {{"cp.async commit_group"}}});
+  table.add("cp.async.wait_group",
+            [](Decoder& d) {
+              const std::int64_t keep = d.immediate(0);
+              if (keep < 0) d.fail("a negative number of groups");
+              d.emit(wait_async_group).immediate = keep;
+            },
+            {.synchronises = {{"cp.async wait_group", "", {.operand = 0, .only_up = true}}}});
+  table.add("cp.async.wait_all", [](Decoder& d) { d.emit(wait_all); },
+            {.synchronises = {{"cp.async wait_group"}}});
+  table.add("cp.async.mbarrier.arrive .(noinc)? .(shared|shared::cta)? .b64",
+            [](Decoder& d) {
+              AsyncCopyOperands o;
+              o.destination = d.address(0);
+              const AsyncCopyOperands* attached = d.attach(o);
+              Instruction& in = d.emit(mbarrier_arrive);
+              in.extra = attached;
+              in.small[0] = d.has("noinc");
+            },
+            {.synchronises = {{"cp.async mbarrier.arrive"}}});
 }
 
 }  // namespace jfa::simulator

@@ -10,7 +10,6 @@
 
 #include "simulator/async/bulk_copy.h"
 #include "simulator/async/mbarrier.h"
-#include "simulator/checkers/race_shadow.h"
 #include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/machine/machine.h"
@@ -74,8 +73,8 @@ class AsyncReduction final : public AsyncOperation {
         value_(value),
         kind_(kind),
         tracked_(destination.barrier->track(value.bytes, kReductionName, point, {})) {
-    if (RaceShadow* races = shared_races(destination.cta->shared()))
-      races->check_reduction(destination.offset, value.bytes, kReductionName, point);
+    for (const auto& observer : destination.cta->shared().observers())
+      observer->issue_reduction(destination.offset, value.bytes, kReductionName, point);
   }
 
   bool advance(Machine&) override {
@@ -97,16 +96,10 @@ class AsyncReduction final : public AsyncOperation {
  private:
   // A word that many reduce into has no single writer: the barrier's phase stands for all of them.
   void note() const {
-    SharedMemory& memory = destination_.cta->shared();
-    if (memory.checks() && memory.first_uninitialised(destination_.offset, value_.bytes) >= 0)
-      fail_at(ErrorKind::kUninitialised, issue(), destination_.offset,
-              fmt::format("red.async of shared {:#x}, which nothing has written", destination_.offset));
     Epoch event = destination_.barrier->event();
     ++event.tick;
-    if (RaceShadow* races = shared_races(memory))
-      races->note_reduction(destination_.offset, value_.bytes, issue(), event);
-    memory.clear_flags(destination_.offset, value_.bytes,
-                       SharedMemory::kEngineRead | SharedMemory::kEngineWritten);
+    for (const auto& observer : destination_.cta->shared().observers())
+      observer->reduce(destination_.offset, value_.bytes, kReductionName, issue(), event);
   }
 
   BulkDestination destination_;

@@ -205,7 +205,8 @@ Step cluster_wait(Warp& warp, const Instruction& in, LaneMask active) {
 
 void register_barrier(InstructionTable& t) {
   const auto row = [&](const char* pattern, Kind kind, bool aligned) {
-    t.add(pattern, [=](Decoder& d) { decode_barrier(d, kind, aligned); });
+    t.add(pattern, [=](Decoder& d) { decode_barrier(d, kind, aligned); },
+          {.synchronises = {{"bar", "", {.operand = 1, .step = 32}}}});
   };
   row("bar.cta?.sync", kSync, true);
   row("bar.cta?.arrive", kArrive, true);
@@ -222,14 +223,18 @@ void register_barrier(InstructionTable& t) {
   row("barrier.cta?.red.popc.u32", kReduceCount, false);
   row("barrier.cta?.red.and.pred", kReduceAnd, false);
   row("barrier.cta?.red.or.pred", kReduceOr, false);
-  t.add("barrier.cluster.arrive.(release|relaxed)?.aligned?", [](Decoder& d) {
-    if (d.has("aligned")) d.require_converged();
-    d.emit(cluster_arrive).small[0] = d.has("relaxed");
-  });
-  t.add("barrier.cluster.wait.acquire?.aligned?", [](Decoder& d) {
-    if (d.has("aligned")) d.require_converged();
-    d.emit(cluster_wait);
-  });
+  t.add("barrier.cluster.arrive.(release|relaxed)?.aligned?",
+        [](Decoder& d) {
+          if (d.has("aligned")) d.require_converged();
+          d.emit(cluster_arrive).small[0] = d.has("relaxed");
+        },
+        {.synchronises = {{"barrier.cluster"}}});
+  t.add("barrier.cluster.wait.acquire?.aligned?",
+        [](Decoder& d) {
+          if (d.has("aligned")) d.require_converged();
+          d.emit(cluster_wait);
+        },
+        {.synchronises = {{"barrier.cluster"}}});
 }
 
 }  // namespace jfa::simulator

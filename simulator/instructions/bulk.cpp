@@ -79,6 +79,16 @@ std::vector<BulkDestination> destinations_of(Warp& warp, const BulkOperands& o, 
   return destinations;
 }
 
+LaneMask issuing_lanes(Warp& warp, const BulkOperands& o, LaneMask active) {
+  return simulator::issuing_lanes(warp, active, [&] {
+    for (const AddressOperand* address : {&o.destination, &o.source, &o.barrier, &o.map})
+      if (!same_in_lanes(warp, *address, active)) return false;
+    for (const Slot coordinate : o.coordinates)
+      if (!same_in_lanes(warp, coordinate, false, active)) return false;
+    return same_in_lanes(warp, o.bytes, false, active) && same_in_lanes(warp, o.mask, false, active);
+  });
+}
+
 // --- Tensors
 
 TensorBox box_of(Warp& warp, const BulkOperands& o, int lane, const ProgramPoint& point) {
@@ -110,7 +120,7 @@ TensorBox box_of(Warp& warp, const BulkOperands& o, int lane, const ProgramPoint
 
 Step tensor_load(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<BulkOperands>();
-  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+  for_each_lane(warp, in, issuing_lanes(warp, o, active), [&](int lane, const ProgramPoint& point) {
     start_tensor_load(warp.machine(), box_of(warp, o, lane, point), destinations_of(warp, o, lane, point),
                       point);
   });
@@ -119,7 +129,7 @@ Step tensor_load(Warp& warp, const Instruction& in, LaneMask active) {
 
 Step tensor_store(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<BulkOperands>();
-  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+  for_each_lane(warp, in, issuing_lanes(warp, o, active), [&](int lane, const ProgramPoint& point) {
     const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
     start_tensor_store(warp.machine(), box_of(warp, o, lane, point), warp.cta(), from, o.op, point);
   });
@@ -152,7 +162,7 @@ Step map_prefetch(Warp& warp, const Instruction& in, LaneMask active) {
 
 Step bulk_load(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<BulkOperands>();
-  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+  for_each_lane(warp, in, issuing_lanes(warp, o, active), [&](int lane, const ProgramPoint& point) {
     start_bulk_load(warp.machine(), address_of(warp, o.map, lane), warp.lanes<std::uint32_t>(o.bytes)[lane],
                     destinations_of(warp, o, lane, point), point);
   });
@@ -161,7 +171,7 @@ Step bulk_load(Warp& warp, const Instruction& in, LaneMask active) {
 
 Step bulk_store(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<BulkOperands>();
-  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+  for_each_lane(warp, in, issuing_lanes(warp, o, active), [&](int lane, const ProgramPoint& point) {
     const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
     std::optional<ReductionKind> reduction;
     if (o.op) reduction = ReductionKind{*o.op, o.type};
@@ -175,7 +185,7 @@ Step bulk_store(Warp& warp, const Instruction& in, LaneMask active) {
 
 Step bulk_peer_copy(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<BulkOperands>();
-  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+  for_each_lane(warp, in, issuing_lanes(warp, o, active), [&](int lane, const ProgramPoint& point) {
     const std::uint32_t from = own_shared_offset_of(warp, o.source, lane, point);
     start_bulk_peer_copy(warp.machine(), warp.cta(), from, warp.lanes<std::uint32_t>(o.bytes)[lane],
                          destinations_of(warp, o, lane, point).front(), point);
@@ -325,7 +335,7 @@ void register_bulk(InstructionTable& table) {
                         " .(tile|tile::gather4)? .mbarrier::complete_tx::bytes .(multicast::cluster)? "
                         ".(cta_group::1|cta_group::2)? .(L2::cache_hint)?",
                         kDims),
-            decode_tensor_load);
+            decode_tensor_load, {.needs = {{TargetNeed::kBlackwell, "cta_group::"}}});
   table.add(fmt::format("cp.async.bulk.tensor .{} .global.shared::cta .(tile|tile::scatter4)? .bulk_group "
                         ".(L2::cache_hint)?",
                         kDims),
@@ -362,14 +372,17 @@ void register_bulk(InstructionTable& table) {
   table.add("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", decode_bulk_peer_copy);
   table.add_hint("cp.async.bulk.prefetch.L2.global .(L2::cache_hint)?");
 
-  table.add("cp.async.bulk.commit_group", [](Decoder& d) { d.emit(commit_bulk_group); });
-  table.add("cp.async.bulk.wait_group .(read)?", [](Decoder& d) {
-    const std::int64_t keep = d.immediate(0);
-    if (keep < 0) d.fail("a negative number of groups");
-    Instruction& in = d.emit(wait_bulk_group);
-    in.immediate = keep;
-    in.small[0] = d.has("read");
-  });
+  table.add("cp.async.bulk.commit_group", [](Decoder& d) { d.emit(commit_bulk_group); },
+            {.synchronises = {{"bulk commit_group"}}});
+  table.add("cp.async.bulk.wait_group .(read)?",
+            [](Decoder& d) {
+              const std::int64_t keep = d.immediate(0);
+              if (keep < 0) d.fail("a negative number of groups");
+              Instruction& in = d.emit(wait_bulk_group);
+              in.immediate = keep;
+              in.small[0] = d.has("read");
+            },
+            {.synchronises = {{"bulk wait_group", "", {.operand = 0, .only_up = true}}}});
 }
 
 }  // namespace jfa::simulator

@@ -100,6 +100,7 @@ Step first_ctaid(Warp& warp, const Instruction& in, LaneMask active) {
 }  // namespace
 
 void register_cluster_launch(InstructionTable& t) {
+  t.set_need(TargetNeed::kVersion100);
   t.add(
       "clusterlaunchcontrol.try_cancel.async.shared::cta?.mbarrier::complete_tx::bytes"
       ".multicast::cluster::all?.b128",
@@ -127,6 +128,7 @@ void register_cluster_launch(InstructionTable& t) {
         in.operand[dimension] = to;
         in.operand[3] = response;
       });
+  t.set_need(TargetNeed::kNothing);
 }
 
 }  // namespace jfa::simulator

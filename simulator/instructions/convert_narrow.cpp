@@ -346,9 +346,11 @@ void register_convert_narrow(InstructionTable& t) {
   register_half_integers<kBfloat16>(t, ".bf16");
   register_tiny<kE4m3, 16>(t, ".e4m3x2");
   register_tiny<kE5m2, 16>(t, ".e5m2x2");
+  t.set_need(TargetNeed::kBlackwell);
   register_tiny<kE2m3, 16>(t, ".e2m3x2");
   register_tiny<kE3m2, 16>(t, ".e3m2x2");
   register_tiny<kE2m1, 8>(t, ".e2m1x2");
+  t.set_need(TargetNeed::kNothing);
   const auto from_halves = [&](const std::string& type, const FloatFormat& format) {
     t.add("cvt .rn .satfinite .relu? " + type + ".f16x2", [&format](Decoder& d) {
       const Narrowing n = narrowing_of(d, format);

@@ -54,6 +54,7 @@ constexpr auto to_bf16x2 = [](u32 a) { return bf16_of_scale(a >> 8 & 0xff) << 16
 }  // namespace
 
 void register_convert_scale(InstructionTable& t) {
+  t.set_need(TargetNeed::kBlackwell);
   t.add("cvt .(rz|rp) .satfinite? .ue8m0x2.f32", [](Decoder& d) {
     const Slot a = d.float_source(1, 32), b = d.float_source(2, 32);
     const auto* data = d.attach(modifiers_of(d));
@@ -72,6 +73,7 @@ void register_convert_scale(InstructionTable& t) {
     const Slot a = d.source(1, 16);
     d.emit(unary<u32, u32, to_bf16x2>).operand = {d.destination(0, 32), a};
   });
+  t.set_need(TargetNeed::kNothing);
 }
 
 }  // namespace jfa::simulator

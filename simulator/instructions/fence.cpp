@@ -55,22 +55,27 @@ void decode_nothing(Decoder&) {}
 }  // namespace
 
 void register_fence(InstructionTable& table) {
-  table.add("fence.proxy.async", [](Decoder& d) { d.emit(fence_both); });
-  table.add("fence.proxy.async.global", [](Decoder& d) { d.emit(fence_global); });
+  const RowFacts fence{.synchronises = {{"fence"}}}, proxy{.synchronises = {{"fence.proxy"}}};
+  table.add(
+      "fence.proxy.async", [](Decoder& d) { d.emit(fence_both); }, proxy);
+  table.add(
+      "fence.proxy.async.global", [](Decoder& d) { d.emit(fence_global); }, proxy);
   for (const std::string_view pattern :
        {"fence.proxy.async.(shared::cta|shared::cluster)",
         "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster"})
-    table.add(pattern, [](Decoder& d) { d.emit(fence_shared); });
+    table.add(
+        pattern, [](Decoder& d) { d.emit(fence_shared); }, proxy);
 
-  table.add("fence .(acq_rel|sc|acquire|release) .(cta|cluster|gpu|sys)", decode_fence);
-  table.add("membar .(cta|gl|sys)", decode_fence);
+  table.add("fence .(acq_rel|sc|acquire|release) .(cta|cluster|gpu|sys)", decode_fence, fence);
+  table.add("membar .(cta|gl|sys)", decode_fence, fence);
   // They count for global memory, too.
-  table.add("fence.release.sync_restrict::shared::cta.cluster", decode_fence);
-  table.add("fence.acquire.sync_restrict::shared::cluster.cluster", decode_fence);
-  table.add("fence.mbarrier_init.release.cluster", [](Decoder& d) { d.emit(fence_inits); });
+  table.add("fence.release.sync_restrict::shared::cta.cluster", decode_fence, fence);
+  table.add("fence.acquire.sync_restrict::shared::cluster.cluster", decode_fence, fence);
+  table.add("fence.mbarrier_init.release.cluster", [](Decoder& d) { d.emit(fence_inits); },
+            {.synchronises = {{"fence.mbarrier_init"}}});
   for (const std::string_view pattern :
        {"fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster", "fence.proxy.alias"})
-    table.add(pattern, decode_nothing);
+    table.add(pattern, decode_nothing, proxy);
 
   // One grid runs at a time, so that those before it have ended; see grid_dependency.h.
   table.add("griddepcontrol.launch_dependents", [](Decoder& d) {
@@ -79,12 +84,14 @@ void register_fence(InstructionTable& table) {
       return Step::kNext;
     });
   });
-  table.add("griddepcontrol.wait", [](Decoder& d) {
-    d.emit([](Warp& warp, const Instruction&, LaneMask) {
-      warp.machine().memory().meet_grid_dependency(&warp.cta());
-      return Step::kNext;
-    });
-  });
+  table.add("griddepcontrol.wait",
+            [](Decoder& d) {
+              d.emit([](Warp& warp, const Instruction&, LaneMask) {
+                warp.machine().memory().meet_grid_dependency(&warp.cta());
+                return Step::kNext;
+              });
+            },
+            {.synchronises = {{"griddepcontrol.wait"}}});
 }
 
 }  // namespace jfa::simulator

@@ -380,6 +380,7 @@ void register_f32(InstructionTable& t) {
     choose<float, directed_rcp, 1>(d,
                                    [&](auto flags) { decode_unary<float, float, rcp_f32<flags.value>>(d); });
   });
+  t.set_need(TargetNeed::kVersion100);
   t.add("add .(rn|rz|rm|rp)? .ftz? .f32x2", decode_f32x2<Add>);
   t.add("sub .(rn|rz|rm|rp)? .ftz? .f32x2", decode_f32x2<Sub>);
   t.add("mul .(rn|rz|rm|rp)? .ftz? .f32x2", decode_f32x2<Mul>);
@@ -387,6 +388,7 @@ void register_f32(InstructionTable& t) {
     choose<u64, directed_on_pairs<directed_fma>, 3>(
         d, [&](auto flags) { decode_nearest_fma<u64, flags.value>(d); });
   });
+  t.set_need(TargetNeed::kNothing);
   t.add("neg.f32", decode_unary<float, float, neg_f32<false>>);
   t.add("neg.ftz.f32", decode_unary<float, float, neg_f32<true>>);
   t.add("abs.f32", decode_unary<float, float, abs_f32<false>>);

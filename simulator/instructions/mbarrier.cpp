@@ -34,7 +34,10 @@ Mbarrier& barrier_of(Warp& warp, const MbarrierOperands& o, int lane, const Prog
 
 Step init(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& o = in.data<MbarrierOperands>();
-  for_each_lane(warp, in, active, [&](int lane, const ProgramPoint& point) {
+  const LaneMask issuing = issuing_lanes(warp, active, [&] {
+    return same_in_lanes(warp, o.address, active) && same_in_lanes(warp, o.value, false, active);
+  });
+  for_each_lane(warp, in, issuing, [&](int lane, const ProgramPoint& point) {
     const std::uint32_t offset = own_shared_offset_of(warp, o.address, lane, point);
     warp.cta().extension<Mbarriers>().init(offset, warp.lanes<std::uint32_t>(o.value)[lane], point);
   });
@@ -255,30 +258,39 @@ void decode_wait(Decoder& d, bool may_suspend) {
 }  // namespace
 
 void register_mbarrier(InstructionTable& table) {
-  table.add("mbarrier.init .(shared|shared::cta)? .b64", [](Decoder& d) {
-    MbarrierOperands o;
-    o.address = d.address(0);
-    o.value = d.source(1, 32);
-    d.emit(init).extra = d.attach(o);
-  });
-  table.add("mbarrier.inval .(shared|shared::cta)? .b64", [](Decoder& d) {
-    MbarrierOperands o;
-    o.address = d.address(0);
-    d.emit(invalidate).extra = d.attach(o);
-  });
+  table.add("mbarrier.init .(shared|shared::cta)? .b64",
+            [](Decoder& d) {
+              MbarrierOperands o;
+              o.address = d.address(0);
+              o.value = d.source(1, 32);
+              d.emit(init).extra = d.attach(o);
+            },
+            {.synchronises = {{"mbarrier init", "", {.operand = 1}}}});
+  table.add("mbarrier.inval .(shared|shared::cta)? .b64",
+            [](Decoder& d) {
+              MbarrierOperands o;
+              o.address = d.address(0);
+              d.emit(invalidate).extra = d.attach(o);
+            },
+            {.synchronises = {{"mbarrier inval"}}});
+  const Synchronisation arrive{"mbarrier arrive", "", {.operand = 2, .optional = true, .only_up = true}};
+  const Synchronisation expect{
+      "mbarrier arrive.expect_tx", "expect_tx", {.operand = 2, .step = 16, .bytes = true}};
   for (const bool drop : {false, true})
     table.add(fmt::format("mbarrier.{} .(expect_tx|noComplete)? .(release|relaxed)? .(cta|cluster)? "
                           ".(shared|shared::cta|shared::cluster)? .b64",
                           drop ? "arrive_drop" : "arrive"),
-              [drop](Decoder& d) { decode_arrive(d, drop); });
+              [drop](Decoder& d) { decode_arrive(d, drop); },
+              {.synchronises = drop ? std::vector{arrive} : std::vector{expect, arrive}});
   table.add("mbarrier.expect_tx .(relaxed)? .(cta|cluster)? .(shared|shared::cta|shared::cluster)? .b64",
-            [](Decoder& d) { decode_transaction(d, expect_tx); });
+            [](Decoder& d) { decode_transaction(d, expect_tx); },
+            {.synchronises = {{"mbarrier expect_tx", "", {.operand = 1, .step = 16, .bytes = true}}}});
   table.add("mbarrier.complete_tx .(relaxed)? .(cta|cluster)? .(shared|shared::cta|shared::cluster)? .b64",
             [](Decoder& d) { decode_transaction(d, complete_tx); });
   table.add("mbarrier.test_wait .(parity)? .(acquire|relaxed)? .(cta|cluster)? .(shared|shared::cta)? .b64",
-            [](Decoder& d) { decode_wait(d, false); });
+            [](Decoder& d) { decode_wait(d, false); }, {.synchronises = {{"mbarrier wait"}}});
   table.add("mbarrier.try_wait .(parity)? .(acquire|relaxed)? .(cta|cluster)? .(shared|shared::cta)? .b64",
-            [](Decoder& d) { decode_wait(d, true); });
+            [](Decoder& d) { decode_wait(d, true); }, {.synchronises = {{"mbarrier wait"}}});
   table.add("mbarrier.pending_count.b64", [](Decoder& d) {
     MbarrierOperands o;
     o.result = d.destination(0, 32);

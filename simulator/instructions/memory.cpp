@@ -239,16 +239,17 @@ void register_memory(InstructionTable& t) {
       " .(L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate)?"
       " .(L2::evict_normal|L2::evict_first|L2::evict_last)? .L2::cache_hint? .(L2::64B|L2::128B|L2::256B)? ";
   const std::string types = " .(v2|v4|v8)? .(b8|u8|s8|b16|u16|s16|b32|u32|s32|f32|b64|u64|s64|f64|b128)";
+  const RowFacts wide{.needs = {{TargetNeed::kVersion100, "v8"}}};
   const DecodeFunction load_row = [](Decoder& d) { decode_access(d, false); };
   const DecodeFunction store_row = [](Decoder& d) { decode_access(d, true); };
   t.add("ld .(weak|relaxed|acquire|volatile|mmio)? .(cta|cluster|gpu|sys)? " + space +
             " .(ca|cg|cs|lu|cv)? .nc? " + hints + types,
-        load_row);
+        load_row, wide);
   t.add("ldu " + space + types, load_row);
-  t.add("st.bulk.weak?.(shared|shared::cta)?", decode_clear);
+  t.add("st.bulk.weak?.(shared|shared::cta)?", decode_clear, {.needs = {{TargetNeed::kVersion100}}});
   t.add("st .(weak|relaxed|release|volatile|mmio)? .(cta|cluster|gpu|sys)? " + space + " .(wb|cg|cs|wt)? " +
             hints + types,
-        store_row);
+        store_row, wide);
 }
 
 }  // namespace jfa::simulator

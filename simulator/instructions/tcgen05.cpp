@@ -22,12 +22,12 @@ CtaTensorMemory::WarpState& state_of(Warp& warp) {
 // --- Fences.
 
 Step fence_before(Warp& warp, const Instruction&, LaneMask) {
-  warp.cta().extension<CtaTensorMemory>().shadow().fence_before(state_of(warp).strand);
+  warp.cta().extension<CtaTensorMemory>().sm().fence_before(state_of(warp).strand);
   return Step::kNext;
 }
 
 Step fence_after(Warp& warp, const Instruction&, LaneMask active) {
-  warp.cta().extension<CtaTensorMemory>().shadow().fence_after(state_of(warp).strand, &warp, active);
+  warp.cta().extension<CtaTensorMemory>().sm().fence_after(state_of(warp).strand, warp, active);
   return Step::kNext;
 }
 
@@ -71,7 +71,7 @@ void add_copy(InstructionTable& table, const std::string& shape_text, const std:
   };
   table.add(fmt::format("tcgen05.cp.(cta_group::1|cta_group::2).{}{}.b8x16?.(b6x16_p32|b4x16_p64)?",
                         shape_text, warps),
-            decode);
+            decode, {.engine = Engine::kTensorCore});
 }
 
 // --- shift.
@@ -150,8 +150,11 @@ AddressOperand tensor_address_operand(Decoder& d, int index) {
 }
 
 void register_tcgen05(InstructionTable& table) {
-  table.add("tcgen05.fence::before_thread_sync", [](Decoder& d) { d.emit(fence_before); });
-  table.add("tcgen05.fence::after_thread_sync", [](Decoder& d) { d.emit(fence_after); });
+  table.set_need(TargetNeed::kBlackwell);
+  table.add("tcgen05.fence::before_thread_sync", [](Decoder& d) { d.emit(fence_before); },
+            {.synchronises = {{"tcgen05.fence::before"}}});
+  table.add("tcgen05.fence::after_thread_sync", [](Decoder& d) { d.emit(fence_after); },
+            {.synchronises = {{"tcgen05.fence::after"}}});
   add_copy(table, "128x256b", "", {.rows = 128, .row_bytes = 32});
   add_copy(table, "128x128b", "", {.rows = 128, .row_bytes = 16});
   add_copy(table, "64x128b", ".warpx2::02_13",
@@ -160,14 +163,16 @@ void register_tcgen05(InstructionTable& table) {
            {.rows = 64, .row_bytes = 16, .replicas = 2, .group_step = 2, .replica_step = 1});
   add_copy(table, "32x128b", ".warpx4", {.rows = 32, .row_bytes = 16, .replicas = 4, .replica_step = 1});
   add_copy(table, "4x256b", "", {.rows = 4, .row_bytes = 32, .group_rows = 1});
-  table.add("tcgen05.shift.(cta_group::1|cta_group::2).down", decode_tensor_shift);
+  table.add("tcgen05.shift.(cta_group::1|cta_group::2).down", decode_tensor_shift,
+            {.needs = {{TargetNeed::kBlackwellExact}}, .engine = Engine::kTensorCore});
   table.add(
       "tcgen05.commit.(cta_group::1|cta_group::2).mbarrier::arrive::one.shared::cluster?.multicast::cluster?."
       "b64",
-      decode_commit);
+      decode_commit, {.engine = Engine::kCommit, .synchronises = {{"tcgen05.commit"}}});
   register_tcgen05_alloc(table);
   register_tcgen05_mma(table);
   register_tcgen05_memory(table);
+  table.set_need(TargetNeed::kNothing);
 }
 
 }  // namespace jfa::simulator

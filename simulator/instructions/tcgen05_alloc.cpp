@@ -66,7 +66,7 @@ Step alloc(Warp& warp, const Instruction& instruction, LaneMask active) {
   } else {
     first = state.memory().allocate(state.owner(), columns, point);
     if (!first) return warp.wait_for(std::make_unique<AllocWait>(state.memory(), columns), Resume::kRetry);
-    state.shadow().forget({0xff, *first, *first + columns});
+    state.sm().allocate({0xff, *first, *first + columns});
   }
   const int lane = first_lane(active);
   const std::uint32_t address = TensorAddress(0, *first).bits();
@@ -88,9 +88,9 @@ Step dealloc(Warp& warp, const Instruction& instruction, LaneMask active) {
   const TensorAddress address(uniform(warp, data.address, active, "taddr", point));
   const std::uint32_t columns = uniform(warp, data.columns, active, "nCols", point);
   if (data.group == 2) return behind(warp, pair_of(warp, point).deallocate(warp, address, columns, point));
-  if (warp.machine().checks() && address.column + columns <= kTensorColumns) {
-    state.shadow().check_free({0xff, address.column, address.column + columns}, "tcgen05.dealloc",
-                              state.warp(warp.index()).strand, point);
+  if (address.column + columns <= kTensorColumns) {
+    state.sm().check_free({0xff, address.column, address.column + columns}, "tcgen05.dealloc",
+                          state.warp(warp.index()).strand, point);
   }
   state.memory().deallocate(state.owner(), address, columns, point);
   return Step::kNext;
@@ -116,19 +116,23 @@ void register_tcgen05_alloc(InstructionTable& table) {
     data.columns = d.source(1, 32);
     d.emit(alloc).extra = d.attach(data);
   });
-  table.add("tcgen05.dealloc.(cta_group::1|cta_group::2).sync.aligned.b32", [](Decoder& d) {
-    d.require_converged();
-    DeallocData data;
-    data.group = cta_group(d);
-    data.address = d.source(0, 32);
-    data.columns = d.source(1, 32);
-    d.emit(dealloc).extra = d.attach(data);
-  });
-  table.add("tcgen05.relinquish_alloc_permit.(cta_group::1|cta_group::2).sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    const int group = cta_group(d);
-    d.emit(relinquish).small[0] = static_cast<std::uint8_t>(group);
-  });
+  table.add("tcgen05.dealloc.(cta_group::1|cta_group::2).sync.aligned.b32",
+            [](Decoder& d) {
+              d.require_converged();
+              DeallocData data;
+              data.group = cta_group(d);
+              data.address = d.source(0, 32);
+              data.columns = d.source(1, 32);
+              d.emit(dealloc).extra = d.attach(data);
+            },
+            {.synchronises = {{"tcgen05.dealloc"}}});
+  table.add("tcgen05.relinquish_alloc_permit.(cta_group::1|cta_group::2).sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              const int group = cta_group(d);
+              d.emit(relinquish).small[0] = static_cast<std::uint8_t>(group);
+            },
+            {.synchronises = {{"tcgen05.relinquish"}}});
 }
 
 }  // namespace jfa::simulator

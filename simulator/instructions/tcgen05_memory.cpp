@@ -28,9 +28,12 @@ struct TransferData {
   }
 };
 
+constexpr const char *kLoadName = "tcgen05.ld", *kStoreName = "tcgen05.st";
+
 // The address, the same in all lanes, checked against the warp's quarter.
-TensorAddress own_address(Warp& warp, const TransferData& data, LaneMask active, const char* what,
+TensorAddress own_address(Warp& warp, const TransferData& data, LaneMask active, bool reads,
                           const ProgramPoint& point) {
+  const char* const what = reads ? kLoadName : kStoreName;
   const std::uint32_t* values = warp.lanes<std::uint32_t>(data.address.base);
   const std::uint32_t bits = values[std::countr_zero(active)];
   for (int lane = 0; lane < kWarpSize; ++lane) {
@@ -40,9 +43,12 @@ TensorAddress own_address(Warp& warp, const TransferData& data, LaneMask active,
                        values[lane]));
     }
   }
-  const TensorAddress address(bits + static_cast<std::uint32_t>(data.address.displacement));
+  TensorAddress address(bits + static_cast<std::uint32_t>(data.address.displacement));
   const std::uint32_t quarter = static_cast<std::uint32_t>(warp.index() % 4) * 32;
   const bool half_allowed = shape_lanes(data.shape) == 16;
+  // The lanes of a load come from the warp, but for the half of them that a small shape takes.
+  if (reads && !warp.machine().config().options.load_lanes)
+    address.lane = quarter + (half_allowed ? address.lane & 16 : 0);
   if (address.lane != quarter && !(half_allowed && address.lane == quarter + 16)) {
     fail_at(ErrorKind::kTensorMemory, point, address.bits(),
             fmt::format(
@@ -54,19 +60,20 @@ TensorAddress own_address(Warp& warp, const TransferData& data, LaneMask active,
 }
 
 // Puts the cells in flight; 16x32bx2 touches two ranges of columns.
-void begin(Warp& warp, const TransferData& data, TensorAddress address, TensorMemoryShadow::Access access,
-           const char* what, const ProgramPoint& point) {
+void begin(Warp& warp, const TransferData& data, TensorAddress address, MemoryAccess access, const char* what,
+           const ProgramPoint& point) {
   auto& state = warp.cta().extension<CtaTensorMemory>();
   CtaTensorMemory::WarpState& own = state.warp(warp.index());
-  const bool reads = access == TensorMemoryShadow::Access::kRead;
-  std::vector<TensorMemoryShadow::FlightId> begun;
+  const bool reads = access == MemoryAccess::kRead;
+  auto& pending = reads ? own.loads : own.stores;
+  std::vector<CtaTensorMemory::WarpState::Transfer> begun;
   const auto touch = [&](std::uint32_t first_column) {
     const std::uint32_t blocks = (shape_lanes(data.shape) == 32 ? 3u : 1u)
                                  << address.lane / kTensorBlockLanes;
     const TensorRegion region{blocks, first_column, first_column + data.columns()};
     state.memory().check_allocated(state.owner(), region, what, point);
-    if (warp.machine().checks())
-      begun.push_back(state.shadow().begin(access, region, what, own.strand, 0, point));
+    const FlightRef flight = state.sm().issue(access, region, what, own.strand, 0, point);
+    if (flight.owner != nullptr) begun.push_back({flight, &data.watched});
     if (reads) {
       state.memory().check_initialised(region, what, point);
     } else {
@@ -75,8 +82,19 @@ void begin(Warp& warp, const TransferData& data, TensorAddress address, TensorMe
   };
   touch(address.column);
   if (data.shape == TensorShape::k16x32bx2 && data.half_split != 0) touch(address.column + data.half_split);
-  auto& pending = reads ? own.loads : own.stores;
   pending.insert(pending.end(), begun.begin(), begun.end());
+}
+
+// Without RunOptions::load_waits: what a warp uses has been loaded.
+void finish_used_loads(Warp& warp, const std::vector<std::uint16_t>& used) {
+  auto& state = warp.cta().extension<CtaTensorMemory>();
+  std::erase_if(state.warp(warp.index()).loads, [&](const auto& load) {
+    const auto& loaded = *load.registers;
+    if (std::find_first_of(loaded.begin(), loaded.end(), used.begin(), used.end()) == loaded.end())
+      return false;
+    load.flight.end(state.wait(warp));
+    return true;
+  });
 }
 
 // Runs in place of instructions that use registers of some load: not before its wait::ld.
@@ -85,25 +103,12 @@ Step run_behind_loads(Warp& warp, const Instruction& instruction, LaneMask activ
   const RegisterWatch& watch = entry.watch;
   const RegisterWatch::Use& use =
       watch.uses[watch.use_of_pc[static_cast<std::size_t>(&instruction - entry.code.data())]];
-  const CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
-  if (!own.loads_at.empty())
-    for (const std::uint16_t index : use.registers)
-      if (own.loading[index] != 0)
-        fail(ErrorKind::kInFlight, warp.point(instruction),
-             fmt::format("the instruction uses register {}, a destination of tcgen05.ld that no "
-                         "tcgen05.wait::ld has followed",
-                         watch.names[index]),
-             fmt::format("it is loaded by {}", own.loads_at[own.loading[index] - 1].describe()));
+  if (!warp.cta().extension<CtaTensorMemory>().warp(warp.index()).loads.empty()) {
+    if (!warp.machine().config().options.load_waits) finish_used_loads(warp, use.registers);
+    for (const auto& observer : warp.register_observers)
+      observer->access_loaded(use.registers, warp.point(instruction));
+  }
   return use.handler(warp, instruction, active);
-}
-
-// The registers belong to the load until wait::ld.
-void take_registers(Warp& warp, const TransferData& data, const ProgramPoint& point) {
-  CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
-  own.loading.resize(warp.machine().entry().watch.names.size());
-  own.loads_at.push_back(point);
-  for (const std::uint16_t index : data.watched)
-    own.loading[index] = static_cast<std::uint32_t>(own.loads_at.size());
 }
 
 // Whether all of a warp's lanes have a lane of tensor memory each, and their registers lie side by side
@@ -135,10 +140,9 @@ void store_rows(Warp& warp, const TransferData& data, TensorMemory& memory, Tens
 Step load_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
-  const TensorAddress address = own_address(warp, data, active, "tcgen05.ld", point);
-  begin(warp, data, address, TensorMemoryShadow::Access::kRead, "tcgen05.ld", point);
-  if (warp.machine().checks() && warp.machine().config().options.load_waits)
-    take_registers(warp, data, point);
+  const TensorAddress address = own_address(warp, data, active, /*reads=*/true, point);
+  begin(warp, data, address, MemoryAccess::kRead, kLoadName, point);
+  for (const auto& observer : warp.register_observers) observer->load(data.watched, point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
   if (moves_rows(data, active)) {
     load_rows(warp, data, memory, address);
@@ -161,8 +165,8 @@ Step load_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask act
 Step store_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask active) {
   const auto& data = instruction.data<TransferData>();
   const ProgramPoint point = warp.point(instruction);
-  const TensorAddress address = own_address(warp, data, active, "tcgen05.st", point);
-  begin(warp, data, address, TensorMemoryShadow::Access::kWrite, "tcgen05.st", point);
+  const TensorAddress address = own_address(warp, data, active, /*reads=*/false, point);
+  begin(warp, data, address, MemoryAccess::kWrite, kStoreName, point);
   TensorMemory& memory = warp.cta().extension<CtaTensorMemory>().memory();
   if (moves_rows(data, active)) {
     store_rows(warp, data, memory, address);
@@ -186,20 +190,16 @@ Step store_tensor_memory(Warp& warp, const Instruction& instruction, LaneMask ac
   return Step::kNext;
 }
 
-void finish_transfers(Warp& warp, std::vector<TensorMemoryShadow::FlightId>& pending) {
+void finish_transfers(Warp& warp, std::vector<CtaTensorMemory::WarpState::Transfer>& pending) {
   if (pending.empty()) return;
-  auto& state = warp.cta().extension<CtaTensorMemory>();
-  const Epoch event = state.wait(warp);
-  for (const TensorMemoryShadow::FlightId id : pending) state.shadow().end(id, event);
+  const Epoch event = warp.cta().extension<CtaTensorMemory>().wait(warp);
+  for (const auto& transfer : pending) transfer.flight.end(event);
   pending.clear();
 }
 
 Step wait_loads(Warp& warp, const Instruction&, LaneMask) {
-  CtaTensorMemory::WarpState& own = warp.cta().extension<CtaTensorMemory>().warp(warp.index());
-  finish_transfers(warp, own.loads);
-  if (own.loads_at.empty()) return Step::kNext;
-  std::fill(own.loading.begin(), own.loading.end(), 0);
-  own.loads_at.clear();
+  finish_transfers(warp, warp.cta().extension<CtaTensorMemory>().warp(warp.index()).loads);
+  for (const auto& observer : warp.register_observers) observer->wait_loads();
   return Step::kNext;
 }
 
@@ -270,14 +270,18 @@ void register_tcgen05_memory(InstructionTable& table) {
     check_registers(d, data);
     d.emit(store_tensor_memory).extra = d.attach(std::move(data));
   });
-  table.add("tcgen05.wait::ld.sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    d.emit(wait_loads);
-  });
-  table.add("tcgen05.wait::st.sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    d.emit(wait_stores);
-  });
+  table.add("tcgen05.wait::ld.sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              d.emit(wait_loads);
+            },
+            {.synchronises = {{"tcgen05.wait::ld"}}});
+  table.add("tcgen05.wait::st.sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              d.emit(wait_stores);
+            },
+            {.synchronises = {{"tcgen05.wait::st"}}});
 }
 
 }  // namespace jfa::simulator

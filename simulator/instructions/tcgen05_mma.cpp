@@ -145,9 +145,17 @@ void register_tcgen05_mma(InstructionTable& table) {
   // Whether A stays in a buffer: a hint.
   const std::string collector =
       ".(collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard)?";
+  const RowFacts facts{.needs = {{TargetNeed::kBlackwellExact, "kind::i8"},
+                                 {TargetNeed::kBlackwellExact, "scale_vec::"},
+                                 {TargetNeed::kBlackwell}},
+                       .engine = Engine::kTensorCore};
+  RowFacts sparse_facts = facts;
+  sparse_facts.needs.insert(sparse_facts.needs.begin(), {TargetNeed::kBlackwellExact, "kind::mxf4"});
+  constexpr std::string_view kDense = "tcgen05.mma";
   const auto add = [&](const char* kinds, const DecodeFunction& decode) {
-    for (const char* opcode : {"tcgen05.mma", "tcgen05.mma.sp"})
-      table.add(fmt::format("{}.(cta_group::1|cta_group::2).{}{}", opcode, kinds, collector), decode);
+    for (const std::string_view opcode : {kDense, std::string_view("tcgen05.mma.sp")})
+      table.add(fmt::format("{}.(cta_group::1|cta_group::2).{}{}", opcode, kinds, collector), decode,
+                opcode == kDense ? facts : sparse_facts);
   };
   const char* const unscaled = "(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)";
   add(unscaled, decode_tcgen05_mma);
@@ -161,7 +169,7 @@ void register_tcgen05_mma(InstructionTable& table) {
                   "|collector::b1::fill|collector::b1::use|collector::b1::lastuse|collector::b1::discard"
                   "|collector::b2::fill|collector::b2::use|collector::b2::lastuse|collector::b2::discard"
                   "|collector::b3::fill|collector::b3::use|collector::b3::lastuse|collector::b3::discard)?",
-              decode_weight_stationary_mma);
+              decode_weight_stationary_mma, facts);
 }
 
 }  // namespace jfa::simulator

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include "simulator/async/tensor_map.h"
-#include "simulator/checkers/global_race_shadow.h"
-#include "simulator/checkers/tensor_map_proxy.h"
 #include "simulator/decode/instruction_table.h"
 #include "simulator/instructions/async_address.h"
 #include "simulator/instructions/map_access.h"
@@ -62,7 +60,8 @@ Step replace(Warp& warp, const Instruction& in, LaneMask active) {
     write_map(warp, r.space, address, bytes, point);
     const bool in_global =
         r.space == Space::kGlobal || (r.space == Space::kGeneric && address < kSharedWindow);
-    if (in_global) warp.machine().extension<TensorMapProxy>().change(warp, lane, address, false);
+    if (in_global)
+      for (Observer* observer : warp.machine().observers()) observer->change_map(warp, lane, address, false);
   });
   return Step::kNext;
 }
@@ -109,7 +108,7 @@ Step publish(Warp& warp, const Instruction& in, LaneMask active) {
   check_aligned(to, point);
   check_aligned(from, point);
   write_map(warp, Space::kGlobal, to, read_map(warp, Space::kShared, from, point), point);
-  warp.machine().extension<TensorMapProxy>().change(warp, lane, to, true);
+  for (Observer* observer : warp.machine().observers()) observer->change_map(warp, lane, to, true);
   if (warp.clock != nullptr) warp.cta().cluster().order.sync_lanes(*warp.clock, active, warp.live());
   return Step::kNext;
 }
@@ -129,15 +128,15 @@ void decode_publication(Decoder& d) {
 // --- Fences
 
 Step release_tensor_maps(Warp& warp, const Instruction&, LaneMask active) {
-  warp.machine().extension<TensorMapProxy>().release(warp, active);
+  for (Observer* observer : warp.machine().observers()) observer->release_maps(warp, active);
   return Step::kNext;
 }
 
 Step acquire(Warp& warp, const Instruction& in, LaneMask active) {
   const auto& map = in.data<AddressOperand>();
-  auto& proxy = warp.machine().extension<TensorMapProxy>();
   for_each_lane(warp, in, active, [&](int lane, const ProgramPoint&) {
-    proxy.acquire(warp, lane, address_of(warp, map, lane));
+    for (Observer* observer : warp.machine().observers())
+      observer->acquire_map(warp, lane, address_of(warp, map, lane));
   });
   return Step::kNext;
 }
@@ -147,11 +146,12 @@ Step acquire(Warp& warp, const Instruction& in, LaneMask active) {
 const std::byte* use_tensor_map(Warp& warp, std::uint64_t address, const ProgramPoint& point) {
   Machine& machine = warp.machine();
   const std::byte* bytes = machine.read_generic(address, kTensorMapBytes, kMapAlignment, point);
-  GlobalRaceShadow* races = global_races(machine);
-  if (races == nullptr || address >= kSharedWindow) return bytes;
-  for (std::uint32_t at = 0; at < kTensorMapBytes; at += kPieceBytes)
-    races->read(address + at, kPieceBytes, point, {});
-  machine.extension<TensorMapProxy>().check_use(warp, address, point);
+  if (address >= kSharedWindow) return bytes;
+  for (Observer* observer : machine.observers()) {
+    for (std::uint32_t at = 0; at < kTensorMapBytes; at += kPieceBytes)
+      observer->read(address + at, kPieceBytes, point, {});
+    observer->use_map(warp, address, point);
+  }
   return bytes;
 }
 
@@ -169,18 +169,22 @@ void register_tensormap(InstructionTable& table) {
         Row{kSwizzleAtomicity, "b32", true}, Row{kFillMode, "b32", true}})
     table.add(fmt::format("tensormap.replace.tile.{} .(global|shared|shared::cta)? .b1024.{}",
                           name_of(row.field), row.type),
-              [row](Decoder& d) { decode_replace(d, row.field, row.constant); });
+              [row](Decoder& d) { decode_replace(d, row.field, row.constant); },
+              {.needs = {{row.field == kSwizzleAtomicity ? TargetNeed::kBlackwell
+                                                         : TargetNeed::kHopperOrBlackwell}}});
   table.add(
       "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release .(cta|cluster|gpu|sys) "
       ".sync.aligned",
       decode_publication);
   table.add("fence.proxy.tensormap::generic.release .(cta|cluster|gpu|sys)",
-            [](Decoder& d) { d.emit(release_tensor_maps); });
-  table.add("fence.proxy.tensormap::generic.acquire .(cta|cluster|gpu|sys)", [](Decoder& d) {
-    const AddressOperand map = d.address(0);
-    check_size(d, 1);
-    d.emit(acquire).extra = d.attach(map);
-  });
+            [](Decoder& d) { d.emit(release_tensor_maps); }, {.synchronises = {{"fence.proxy"}}});
+  table.add("fence.proxy.tensormap::generic.acquire .(cta|cluster|gpu|sys)",
+            [](Decoder& d) {
+              const AddressOperand map = d.address(0);
+              check_size(d, 1);
+              d.emit(acquire).extra = d.attach(map);
+            },
+            {.synchronises = {{"fence.proxy"}}});
 }
 
 }  // namespace jfa::simulator

@@ -213,6 +213,7 @@ void register_warp(InstructionTable& t) {
   t.add("redux.sync.and.b32", decode_reduce<u32, [](u32 a, u32 b) { return a & b; }>);
   t.add("redux.sync.or.b32", decode_reduce<u32, [](u32 a, u32 b) { return a | b; }>);
   t.add("redux.sync.xor.b32", decode_reduce<u32, [](u32 a, u32 b) { return a ^ b; }>);
+  t.set_need(TargetNeed::kBlackwell);
   t.add("redux.sync.min.f32", decode_reduce<float, float_extreme<false, false, false>>);
   t.add("redux.sync.max.f32", decode_reduce<float, float_extreme<true, false, false>>);
   t.add("redux.sync.min.NaN.f32", decode_reduce<float, float_extreme<false, false, true>>);
@@ -221,10 +222,13 @@ void register_warp(InstructionTable& t) {
   t.add("redux.sync.max.abs.f32", decode_reduce<float, float_extreme<true, true, false>>);
   t.add("redux.sync.min.abs.NaN.f32", decode_reduce<float, float_extreme<false, true, true>>);
   t.add("redux.sync.max.abs.NaN.f32", decode_reduce<float, float_extreme<true, true, true>>);
-  t.add("bar.warp.sync", [](Decoder& d) {
-    const Slot m = d.source(0, 32);
-    d.emit(warp_barrier).operand[0] = m;
-  });
+  t.set_need(TargetNeed::kNothing);
+  t.add("bar.warp.sync",
+        [](Decoder& d) {
+          const Slot m = d.source(0, 32);
+          d.emit(warp_barrier).operand[0] = m;
+        },
+        {.synchronises = {{"bar.warp.sync"}}});
 }
 
 }  // namespace jfa::simulator

@@ -13,7 +13,7 @@ namespace jfa::simulator {
 namespace {
 
 Step fence(Warp& warp, const Instruction&, LaneMask) {
-  warp.cta().extension<Warpgroups>().registers(warp).fence();
+  for (const auto& observer : warp.register_observers) observer->fence();
   return Step::kNext;
 }
 
@@ -141,36 +141,45 @@ void decode_setmaxnreg(Decoder& d) {
 }  // namespace
 
 void register_wgmma(InstructionTable& table) {
+  table.set_need(TargetNeed::kHopper);
   // The K of a dense A, how N steps above 32, an accumulator type, then the types of A and B, which only
   // 8-bit types may mix. decode_mma counts modifiers, so all have the place of .satfinite, which only
   // integers take.
   const auto add = [&](int k, int n_step, const char* types) {
     table.add(fmt::format("wgmma.mma_async.sync.aligned.({}).satfinite?.{}", shapes_of(k, n_step), types),
-              decode_wgmma);
+              decode_wgmma, {.engine = Engine::kTensorCore});
     table.add(
         fmt::format("wgmma.mma_async.sp.sync.aligned.({}).satfinite?.{}", shapes_of(2 * k, n_step), types),
-        decode_wgmma);
+        decode_wgmma, {.engine = Engine::kTensorCore});
   };
   add(16, 8, "f32.bf16.bf16");
   add(16, 8, "(f32|f16).f16.f16");
   add(8, 8, "f32.tf32.tf32");
   add(32, 8, "(f32|f16).(e4m3|e5m2).(e4m3|e5m2)");
   add(32, 16, "s32.(u8|s8).(u8|s8)");
-  table.add("wgmma.fence.sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    d.emit(fence);
-  });
-  table.add("wgmma.commit_group.sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    d.emit(commit_wgmma);
-  });
-  table.add("wgmma.wait_group.sync.aligned", [](Decoder& d) {
-    d.require_converged();
-    const std::int64_t pending = d.immediate(0);
-    if (pending < 0) d.fail(fmt::format("wgmma.wait_group of {} groups", pending));
-    d.emit(wait_wgmma).immediate = pending;
-  });
-  table.add("setmaxnreg.(inc|dec).sync.aligned.u32", decode_setmaxnreg);
+  table.add("wgmma.fence.sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              d.emit(fence);
+            },
+            {.synchronises = {{"wgmma.fence"}}});
+  table.add("wgmma.commit_group.sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              d.emit(commit_wgmma);
+            },
+            {.synchronises = {{"wgmma.commit_group"}}});
+  table.add("wgmma.wait_group.sync.aligned",
+            [](Decoder& d) {
+              d.require_converged();
+              const std::int64_t pending = d.immediate(0);
+              if (pending < 0) d.fail(fmt::format("wgmma.wait_group of {} groups", pending));
+              d.emit(wait_wgmma).immediate = pending;
+            },
+            {.synchronises = {{"wgmma.wait_group", "", {.operand = 0, .only_up = true}}}});
+  table.set_need(TargetNeed::kNothing);
+  table.add("setmaxnreg.(inc|dec).sync.aligned.u32", decode_setmaxnreg,
+            {.needs = {{TargetNeed::kHopperOrBlackwell}}});
 }
 
 }  // namespace jfa::simulator

@@ -135,7 +135,7 @@ class HappensBefore {
 
   // --- Relaxed arrivals and waits, which order nothing but what fences around them do.
   /// Joins to `to` what the lanes' fences have released, and what they know of tensor operations:
-  /// TensorMemoryShadow sees to their tcgen05.fence.
+  /// TensorObserver sees to their tcgen05.fence.
   void release_fenced(WarpClock& clock, LaneMask lanes, VectorClock& to);
   /// What others have published is there for the lanes' next fence to acquire.
   void observe(WarpClock& clock, LaneMask lanes, const VectorClock& from);

@@ -17,6 +17,7 @@
 
 namespace jfa::simulator {
 
+class Observer;
 class Trace;
 namespace timing {
 class Recorder;
@@ -31,15 +32,20 @@ struct RunOptions {
   bool record_choices = false;           // fill LaunchResult::choices; kEager and kLazy have none
   Trace* trace = nullptr;                // gets the run's events, if there is one; not owned
   timing::Recorder* recorder = nullptr;  // gets what warps do, for the timing model; not owned; of kEager
+  std::vector<Observer*> observers{};    // watch the run, beside the checkers; not owned
   bool checks = true;                    // false: errors are hangs, traps and what the machine cannot do
   /// What some compilers take for granted although PTX does not promise it, and devices happen to give: an
-  /// alignment of dynamic shared memory beyond the declared one; wait::st and mbarrier waits that order
-  /// tcgen05 operations without tcgen05.fence; registers of tcgen05.ld without wait::ld; an exit before the
-  /// arrivals of commits that nobody waits for; stores of one constant by several warps. Defaults: PTX.
+  /// alignment of dynamic shared memory beyond the declared one, and rules that may be left out, which
+  /// habits.h describes and has sets of. Defaults: PTX.
   std::uint32_t dynamic_shared_alignment = 16;
   bool tensor_fences = true;
   bool load_waits = true;
+  bool load_lanes = true;
+  bool product_waits = true;
   bool commit_waits = true;
+  bool lane_issues = true;
+  bool exit_bytes = true;
+  bool exit_races = true;
   bool constant_races = true;
   /// Warp instructions after which the run is called a livelock; 0: no limit.
   std::uint64_t instruction_budget = 4'000'000'000;

@@ -123,9 +123,8 @@ Cta::Cta(Machine& machine, Sm& sm, Cluster& cluster, std::uint32_t rank, Dim3 in
   const std::uint32_t end = kReservedSharedBytes + machine.entry().static_shared_bytes;
   shared_.set_flags(end, dynamic_shared_offset_ - end, SharedMemory::kPadding);
   cluster.ctas.push_back(this);
-  if (machine.observer() == nullptr) return;
-  shared_observer_ = machine.observer()->add_cta(*this);
-  shared_.set_observer(shared_observer_.get());
+  for (Observer* observer : machine.observers())
+    if (auto watch = observer->add_cta(*this)) shared_.observe(std::move(watch));
 }
 
 // Once the whole cluster has its CTAs: special registers tell of it.
@@ -160,6 +159,7 @@ int Cluster::live_threads() const {
 
 void Cta::note_exit(Warp& warp, LaneMask lanes) {
   live_threads_ -= std::popcount(lanes);
+  if (!machine_.config().options.exit_races) warp.release(lanes, cluster_.barrier_arrivals);
   if (warp.cluster_round == cluster_.barrier_round)
     cluster_.barrier_arrived -= std::popcount(warp.cluster_arrived & lanes);
   if (live_threads_ == 0) exited_ = true;
@@ -201,6 +201,9 @@ Warp::Warp(Cta& cta, int index, int threads) : cta_(cta), index_(index) {
   if (local_bytes_ != 0) local_.reset(new std::byte[std::size_t{local_bytes_} * kWarpSize]());
   cluster_round = ~std::uint64_t{0};
   if (cta.machine().checks()) clock = &cta.cluster().order.add_warp(cta, index);
+  if (!cta.machine().entry().watch.names.empty())
+    for (Observer* observer : cta.machine().observers())
+      if (auto watch = observer->add_warp(*this)) register_observers.push_back(std::move(watch));
   fill_specials();
   splits.emplace_back();
   splits[0].mask = live_;

@@ -155,6 +155,9 @@ class Warp {
   std::byte* local(int lane) { return local_.get() + static_cast<std::size_t>(lane) * local_bytes_; }
   std::uint32_t local_bytes() const { return local_bytes_; }
 
+  /// Who watches its registers: Entry::watch.
+  std::vector<std::unique_ptr<RegisterObserver>> register_observers;
+
   // --- What happened before what; nothing without checks.
   WarpClock* clock = nullptr;
   /// The lanes publish what they have done so far.
@@ -290,7 +293,6 @@ class Cta : public Extensible<Cta> {
   int threads_;
   std::uint32_t dynamic_shared_offset_ = 0;
   SharedMemory shared_;
-  std::unique_ptr<SharedObserver> shared_observer_;  // null: nobody watches
   std::vector<std::unique_ptr<Warp>> warps_;
   int live_threads_ = 0;
   bool exited_ = false;
@@ -339,9 +341,8 @@ class Machine : public Extensible<Machine> {
   /// Takes the next cluster that has not started off the grid: the index of its first CTA. None if all have.
   std::optional<Dim3> cancel_next_cluster();
 
-  /// Who watches; null: nobody. To be said before the machine runs.
-  Observer* observer() const { return observer_.get(); }
-  void observe(std::unique_ptr<Observer> observer) { observer_ = std::move(observer); }
+  /// Who watches. To be said before the machine runs.
+  Observers& observers() { return observers_; }
 
   /// What the schedule may let happen inside an instruction: about one time in so many if it is random.
   bool perhaps(std::uint32_t one_in);
@@ -379,7 +380,7 @@ class Machine : public Extensible<Machine> {
   std::string printed_;
   std::vector<Choice> choices_;
   std::vector<std::byte> register_image_;  // of a fresh warp: poison and constants
-  std::unique_ptr<Observer> observer_;
+  Observers observers_;
   std::vector<std::unique_ptr<Sm>> sms_;
   std::unique_ptr<Scheduler> scheduler_;
 };

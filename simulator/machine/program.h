@@ -54,11 +54,15 @@ struct Instruction {
 };
 
 /// Where a PTX statement came from.
+/// The asynchronous engines of an SM.
+enum class Engine : std::uint8_t { kCopy, kTensorCore, kCommit };
+
 struct StatementPlace {
   std::string text;  // the statement as written, on one line
   int ptx_line = 0;
   int file = 0;  // index into Module::files; 0 unknown
   int source_line = 0;
+  Engine engine = Engine::kCopy;  // which runs what its instruction posts
 };
 
 struct Parameter {

@@ -34,10 +34,7 @@ Scheduler::~Scheduler() {
 Engine Scheduler::engine_of(const AsyncOperation& operation) const {
   const Instruction* instruction = operation.issue().instruction;
   if (instruction == nullptr) return Engine::kCopy;
-  const std::string_view text = machine_.entry().statements[instruction->statement].text;
-  if (text.find("tcgen05.commit") != text.npos) return Engine::kCommit;
-  const bool product = text.find("tcgen05.") != text.npos || text.find("wgmma.") != text.npos;
-  return product ? Engine::kTensorCore : Engine::kCopy;
+  return machine_.entry().statements[instruction->statement].engine;
 }
 
 // --- Residency
@@ -118,7 +115,7 @@ bool Scheduler::launch_cluster(std::uint64_t index) {
   if (places.empty()) return false;
   auto cluster = std::make_unique<Cluster>();
   cluster->id = cluster_id(index);
-  if (Observer* observer = machine_.observer()) observer->add_cluster(cluster->shared_order);
+  for (Observer* observer : machine_.observers()) observer->add_cluster(cluster->shared_order);
   const std::size_t first = ctas_.size();
   for (int rank = 0; rank < size; ++rank) {
     const auto r = static_cast<std::uint32_t>(rank);
@@ -141,6 +138,7 @@ void Scheduler::cta_exited(Cta& cta) {
   --cta.sm().resident_ctas;
   ctas_exited_ = true;
   cta.exit_extensions();
+  for (const auto& observer : cta.shared().observers()) observer->exit();
 }
 
 void Scheduler::retire_clusters() {
@@ -202,6 +200,7 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
   if (executed > budget_)
     report_livelock(fmt::format("more than {} warp instructions have been executed", budget_));
   const std::uint64_t before = executed;
+  const std::vector<Observer*>& observers = machine_.observers().of_instructions();
   timing::Recorder* const recorder = machine_.recorder();
   Turn turn = Turn::kStopped;
   while (quantum-- > 0) {
@@ -224,6 +223,7 @@ Scheduler::Turn Scheduler::run_split(Warp& warp, std::size_t index, std::uint32_
       if (recorder != nullptr) recorder->begin(warp, s.pc, active);
       step = in.handler(warp, in, active);
       ++executed;
+      for (Observer* observer : observers) observer->execute(warp, in, active);
       if (recorder != nullptr && (step == Step::kRetry || step == Step::kYield ||
                                   (step == Step::kWait && warp.current().resume == Resume::kRetry)))
         recorder->take_back(warp);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 #include "simulator/machine/machine.h"
 #include "simulator/machine/vector_clones.h"
 
@@ -57,19 +60,47 @@ std::int64_t SharedMemory::first_uninitialised(std::uint32_t offset, std::uint32
   return offset + i;
 }
 
+FlightRef SharedMemory::issue(MemoryAccess access, std::uint32_t offset, std::uint32_t bytes,
+                              const char* what, const ProgramPoint& point, bool generic) {
+  if (offset < kReservedSharedBytes || !in_bounds(offset, bytes))
+    fail_at(ErrorKind::kOutOfBounds, point, offset,
+            fmt::format("{} of {} bytes at shared {:#x} is outside the CTA's shared memory of {} bytes", what,
+                        bytes, offset, size()));
+  if (observers_.empty()) return {};
+  ++last_flight_;
+  for (const auto& observer : observers_)
+    observer->issue(last_flight_, access, offset, bytes, what, point, generic);
+  return {this, last_flight_};
+}
+
+void SharedMemory::end_flight(FlightId id, const Epoch& event) {
+  if (id == 0) return;
+  for (const auto& observer : observers_) observer->end_flight(id, event);
+}
+
+void SharedMemory::check_source(std::uint32_t offset, std::uint32_t bytes, const char* what,
+                                const ProgramPoint& point) const {
+  for (const auto& observer : observers_) observer->check_source(offset, bytes, what, point);
+}
+
+bool SharedMemory::may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const {
+  return std::all_of(observers_.begin(), observers_.end(),
+                     [&](const auto& observer) { return observer->may_read(offset, bytes, point); });
+}
+
 // Bytes that an engine has touched: all else must be right, and the engine be ordered before the thread.
 void SharedMemory::examine_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) {
   if (!quick_check(offset, bytes, kReadMask, kInitialised)) refuse(offset, bytes, false, point);
-  if (observer_ != nullptr) observer_->check_engines(MemoryAccess::kRead, offset, bytes, point);
+  for (const auto& observer : observers_) observer->check_engines(MemoryAccess::kRead, offset, bytes, point);
 }
 
 void SharedMemory::examine_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
                                  const MemoryOrder& order) {
   if (!quick_check(offset, bytes, kWriteMask, 0)) refuse(offset, bytes, true, point);
-  if (observer_ != nullptr) {
-    observer_->check_engines(MemoryAccess::kWrite, offset, bytes, point);
-    if (order.strong && !observer_->replaces_engines(offset, bytes, point)) return;
-  }
+  for (const auto& observer : observers_) observer->check_engines(MemoryAccess::kWrite, offset, bytes, point);
+  if (order.strong)
+    for (const auto& observer : observers_)
+      if (!observer->replaces_engines(offset, bytes, point)) return;
   clear_flags(offset, bytes, kEngineRead | kEngineWritten);
 }
 
@@ -95,10 +126,12 @@ void SharedMemory::refuse(std::uint32_t offset, std::uint32_t bytes, bool write,
     fail_at(ErrorKind::kBarrier, point, offset, fmt::format("{} touches a live mbarrier", what));
   if ((any & (kWriteInFlight | kReadInFlight)) != 0 && (write || (any & kWriteInFlight) != 0)) {
     const bool destination = (any & kWriteInFlight) != 0;
+    std::string flights;
+    for (const auto& observer : observers_) flights += observer->explain(offset, bytes);
     fail_at(ErrorKind::kInFlight, point, offset,
             fmt::format("{} touches the {} of an asynchronous operation in flight", what,
                         destination ? "destination" : "source"),
-            explain_in_flight ? explain_in_flight(offset, bytes) : std::string());
+            flights);
   }
   fail_at(ErrorKind::kUninitialised, point, offset, fmt::format("{}: nothing has been written there", what));
 }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <string>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "simulator/machine/memory_order.h"
@@ -14,11 +14,11 @@
 
 namespace jfa::simulator {
 
-class SharedMemory {
+class SharedMemory final : public FlightOwner {
  public:
   /// One shadow byte for each byte. The generic proxy may read a byte whose shadow is exactly kInitialised,
   /// apart from kReadInFlight and kEngineRead; and write one that has neither kWriteInFlight, kReadInFlight
-  /// nor kBarrierObject. Those of engines have to be ordered, which the observer knows.
+  /// nor kBarrierObject. Those of engines have to be ordered, which observers know.
   enum Flag : std::uint8_t {
     kInitialised = 1,
     kWriteInFlight = 2,   // destination of an asynchronous operation that nobody has waited for yet
@@ -55,27 +55,33 @@ class SharedMemory {
                   const MemoryOrder& order = {}) {
     if (!quick_check(offset, bytes, kReadMask | kEngineWritten, kInitialised))
       examine_read(offset, bytes, point);
-    if (observer_ != nullptr) observer_->read(offset, bytes, point, order);
+    for (const auto& observer : observers_) observer->read(offset, bytes, point, order);
   }
   /// Also records the bytes as initialised.
   void check_write(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point,
                    const MemoryOrder& order = {}) {
     if (!quick_check(offset, bytes, kWriteMask | kEngineRead | kEngineWritten, 0))
       examine_write(offset, bytes, point, order);
-    if (observer_ != nullptr) observer_->write(offset, bytes, point, order);
+    for (const auto& observer : observers_) observer->write(offset, bytes, point, order);
     if (checks_) note_initialised(offset, bytes);
   }
 
+  // --- Engines, at the instruction that issues an operation. `what`: "TMA load", for reports.
+  /// Puts the range in flight, for observers. Throws kOutOfBounds, and what they throw. `generic`: cp.async,
+  /// which writes through the generic proxy.
+  FlightRef issue(MemoryAccess access, std::uint32_t offset, std::uint32_t bytes, const char* what,
+                  const ProgramPoint& point, bool generic = false);
+  void end_flight(FlightId id, const Epoch& event) override;
+  /// What SharedObserver says.
+  void check_source(std::uint32_t offset, std::uint32_t bytes, const char* what,
+                    const ProgramPoint& point) const;
+  bool may_read(std::uint32_t offset, std::uint32_t bytes, const ProgramPoint& point) const;
   /// An engine wrote the range: the bytes are initialised.
   void note_async_write(std::uint32_t offset, std::uint32_t bytes) { set_flags(offset, bytes, kInitialised); }
 
-  /// Who watches; null: nobody.
-  SharedObserver* observer() const { return observer_; }
-  void set_observer(SharedObserver* observer) { observer_ = observer; }
-
-  /// Says which operation has a byte in flight and where it was issued; set by the shadow of in-flight
-  /// intervals.
-  std::function<std::string(std::uint32_t offset, std::uint32_t bytes)> explain_in_flight;
+  /// Who watches.
+  const std::vector<std::unique_ptr<SharedObserver>>& observers() const { return observers_; }
+  void observe(std::unique_ptr<SharedObserver> observer) { observers_.push_back(std::move(observer)); }
 
  private:
   static constexpr std::uint8_t kReadMask = kInitialised | kWriteInFlight | kBarrierObject | kPadding;
@@ -93,7 +99,8 @@ class SharedMemory {
   bool checks_;
   std::vector<std::byte> bytes_;
   std::vector<std::uint8_t> flags_;  // and a word more, so that words may be read from any of them
-  SharedObserver* observer_ = nullptr;
+  std::vector<std::unique_ptr<SharedObserver>> observers_;
+  FlightId last_flight_ = 0;
 };
 
 // --- inline: these run for every lane of every shared access.

@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "simulator/machine/program.h"
 #include "simulator/ptx/types.h"
 
 namespace jfa::simulator {
-
-/// The asynchronous engines of an SM.
-enum class Engine : std::uint8_t { kCopy, kTensorCore, kCommit };
 
 /// "copies", "tensor core", "commits".
 const char* to_string(Engine engine);

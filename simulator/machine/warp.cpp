@@ -256,7 +256,7 @@ std::byte* Warp::locate(Space space, std::uint64_t address, std::uint32_t bytes,
 std::byte* Warp::locate_global(std::uint64_t address, std::uint32_t bytes, bool write,
                                const ProgramPoint& where, const MemoryOrder& order) {
   std::byte* const host = machine().memory().access(address, bytes, bytes, write, where);
-  if (Observer* observer = machine().observer()) {
+  for (Observer* observer : machine().observers()) {
     if (write)
       observer->write(address, bytes, where, order);
     else

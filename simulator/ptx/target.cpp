@@ -3,12 +3,6 @@
 #include <charconv>
 
 namespace jfa::simulator {
-namespace {
-
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-}  // namespace
-
 std::optional<Target> parse_target(std::string_view name) {
   constexpr std::string_view kPrefix = "sm_";
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -30,28 +24,40 @@ bool runs(const Target& device, const Target& ptx) {
   return ptx.version <= device.version;
 }
 
-std::string_view missing_target(const Target& target, std::string_view opcode) {
-  const bool hopper = target.version == 90 && target.suffix == 'a';
+bool has(const Target& target, TargetNeed need) {
   const bool blackwell = (target.family() == 10 || target.family() == 11) && target.is_specific();
-  if (opcode.starts_with("wgmma.")) return hopper ? "" : "sm_90a";
-  if (has(opcode, ".kind::i8") || has(opcode, ".scale_vec::") || opcode.starts_with("tcgen05.shift.") ||
-      (opcode.starts_with("tcgen05.mma.sp.") && has(opcode, ".kind::mxf4")))
-    return blackwell && target.suffix == 'a' ? "" : "sm_100a";
-  if (opcode.starts_with("tcgen05.")) return blackwell ? "" : "sm_100f or sm_100a";
-  if (opcode.starts_with("cvt."))
-    for (const std::string_view narrow : {".e2m1x2", ".e2m3x2", ".e3m2x2", ".ue8m0x2"})
-      if (has(opcode, narrow)) return blackwell ? "" : "sm_100f or sm_100a";
-  if (opcode.starts_with("tensormap.replace.") && has(opcode, ".swizzle_atomicity"))
-    return blackwell ? "" : "sm_100f or sm_100a";
-  if (opcode.starts_with("setmaxnreg.") || opcode.starts_with("tensormap.replace."))
-    return target.version >= 90 && target.is_specific() ? "" : "sm_90a, sm_100f or sm_100a";
-  if (opcode.starts_with("redux.") && opcode.ends_with(".f32")) return blackwell ? "" : "sm_100f or sm_100a";
-  if (opcode.starts_with("cp.async.bulk.") && has(opcode, ".cta_group::"))
-    return blackwell ? "" : "sm_100f or sm_100a";
-  const bool wide = has(opcode, ".v8.") && (opcode.starts_with("ld.") || opcode.starts_with("st."));
-  if (opcode.ends_with(".f32x2") || wide || opcode.starts_with("st.bulk.") ||
-      opcode.starts_with("clusterlaunchcontrol."))
-    return target.version >= 100 ? "" : "sm_100";
+  switch (need) {
+    case TargetNeed::kNothing:
+      return true;
+    case TargetNeed::kHopper:
+      return target.version == 90 && target.suffix == 'a';
+    case TargetNeed::kHopperOrBlackwell:
+      return target.version >= 90 && target.is_specific();
+    case TargetNeed::kBlackwell:
+      return blackwell;
+    case TargetNeed::kBlackwellExact:
+      return blackwell && target.suffix == 'a';
+    case TargetNeed::kVersion100:
+      return target.version >= 100;
+  }
+  return false;
+}
+
+std::string_view name_of(TargetNeed need) {
+  switch (need) {
+    case TargetNeed::kNothing:
+      return "nothing";
+    case TargetNeed::kHopper:
+      return "sm_90a";
+    case TargetNeed::kHopperOrBlackwell:
+      return "sm_90a, sm_100f or sm_100a";
+    case TargetNeed::kBlackwell:
+      return "sm_100f or sm_100a";
+    case TargetNeed::kBlackwellExact:
+      return "sm_100a";
+    case TargetNeed::kVersion100:
+      return "sm_100";
+  }
   return "";
 }
 

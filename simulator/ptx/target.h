@@ -1,6 +1,7 @@
 // Targets: the device a PTX text is made for, and what instructions need of it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,8 +24,17 @@ std::optional<Target> parse_target(std::string_view name);
 /// runs nothing that only one of them has.
 bool runs(const Target& device, const Target& ptx);
 
-/// What an instruction, its modifiers in the instruction table's order, needs that `target` lacks ("sm_90a");
-/// empty if it lacks nothing.
-std::string_view missing_target(const Target& target, std::string_view opcode);
+/// What an instruction may need of a target: a version, or what some devices alone have.
+enum class TargetNeed : std::uint8_t {
+  kNothing,
+  kHopper,
+  kHopperOrBlackwell,
+  kBlackwell,
+  kBlackwellExact,
+  kVersion100
+};
+bool has(const Target& target, TargetNeed need);
+/// The targets that have it: "sm_100f or sm_100a".
+std::string_view name_of(TargetNeed need);
 
 }  // namespace jfa::simulator

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "simulator/checkers/async_shadow.h"
 #include "simulator/machine/recorder.h"
 #include "simulator/tensor_core/mma_operation.h"
 #include "simulator/tensor_core/zero_column_mask.h"
@@ -31,15 +30,14 @@ class MmaIssue {
   MmaProduct product_;
   std::uint32_t blocks_ = 0;  // of the lanes of D and A
   TensorRegion d_region_, a_region_;
-  TensorMemoryShadow::Order order_ = 0;
+  TensorOrder order_ = 0;
   std::shared_ptr<TensorTicket> ticket_ = std::make_shared<TensorTicket>();
 
   SharedOperand shared_operand(const char* name, std::uint64_t descriptor, MatrixMajor major,
                                std::uint32_t rows, MmaElement type) const;
   void check_lane(TensorAddress address, const char* name) const;
   void check_same_lane(TensorAddress address, const char* name) const;
-  TensorMemoryShadow::FlightId begin(CtaTensorMemory& state, TensorMemoryShadow::Access access,
-                                     const TensorRegion& region);
+  FlightRef begin(CtaTensorMemory& state, MemoryAccess access, const TensorRegion& region);
   void begin_read(CtaTensorMemory& state, const TensorRegion& region, const char* what);
   void begin_operands(Cta& cta);
   void begin_accumulator(std::uint32_t cta);
@@ -121,19 +119,16 @@ void MmaIssue::check_same_lane(TensorAddress address, const char* name) const {
       fmt::format("{} starts at lane {}, the accumulator at lane {}", name, address.lane, product_.d.lane));
 }
 
-TensorMemoryShadow::FlightId MmaIssue::begin(CtaTensorMemory& state, TensorMemoryShadow::Access access,
-                                             const TensorRegion& region) {
+FlightRef MmaIssue::begin(CtaTensorMemory& state, MemoryAccess access, const TensorRegion& region) {
   state.memory().check_allocated(state.owner(), region, kTensorProduct, point_);
-  if (!warp_.machine().checks()) return 0;
   const TensorStrand& strand = own_.warp(warp_.index()).strand;
-  const TensorMemoryShadow::FlightId id =
-      state.shadow().begin(access, region, kTensorProduct, strand, order_, point_);
-  ticket_->flights.push_back({&state.shadow(), id});
-  return id;
+  const FlightRef flight = state.sm().issue(access, region, kTensorProduct, strand, order_, point_);
+  if (flight.owner != nullptr) ticket_->flights.push_back(flight);
+  return flight;
 }
 
 void MmaIssue::begin_read(CtaTensorMemory& state, const TensorRegion& region, const char* what) {
-  begin(state, TensorMemoryShadow::Access::kRead, region);
+  begin(state, MemoryAccess::kRead, region);
   state.memory().check_initialised(region, what, point_);
 }
 
@@ -160,10 +155,8 @@ void MmaIssue::begin_operands(Cta& cta) {
 void MmaIssue::begin_accumulator(std::uint32_t cta) {
   auto& state = product_.ctas[cta]->extension<CtaTensorMemory>();
   const MmaArguments& arguments = product_.arguments;
-  if (const auto id = begin(state, TensorMemoryShadow::Access::kWrite, d_region_); id != 0) {
-    ticket_->shadow = &state.shadow();
-    ticket_->accumulator = id;
-  }
+  ticket_->memory = &state.sm();
+  ticket_->accumulator = begin(state, MemoryAccess::kWrite, d_region_).id;
   if (arguments.enable_input_d) {
     state.memory().check_initialised(d_region_, "the accumulator of tcgen05.mma", point_);
     return;
@@ -196,8 +189,9 @@ void MmaIssue::post() {
     recorder->multiplies(point_, product);
   }
   TensorTickets predecessors = own_.issue(warp_.thread(point_.lane), ticket_);
+  const std::uint64_t queue = warp_.machine().config().options.product_waits ? order_ : own_.product_queue();
   warp_.machine().post(
-      make_mma_operation(point_, order_, std::move(product_), ticket_, std::move(predecessors)));
+      make_mma_operation(point_, queue, std::move(product_), ticket_, std::move(predecessors)));
 }
 
 }  // namespace

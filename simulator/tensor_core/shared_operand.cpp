@@ -34,12 +34,12 @@ void spread_chunk(const std::byte* chunk, std::byte* to) {
 
 // What lies in an interval of the layout is amiss; it counts only if it lies in the operand.
 void check_chunks(const OperandLayout& layout, const OperandLayout::Interval& interval,
-                  const AsyncShadow& shadow, std::uint32_t chunk_bytes, const char* what,
+                  const SharedMemory& memory, std::uint32_t chunk_bytes, const char* what,
                   const ProgramPoint& point) {
   std::vector<std::uint32_t> chunks = layout.chunks;
   std::sort(chunks.begin(), chunks.end());
   for (const std::uint32_t chunk : chunks)
-    if (chunk - interval.begin < interval.bytes) shadow.check_source(chunk, chunk_bytes, what, point);
+    if (chunk - interval.begin < interval.bytes) memory.check_source(chunk, chunk_bytes, what, point);
 }
 
 }  // namespace
@@ -82,11 +82,11 @@ void SharedOperand::read(Cta& cta, std::uint16_t* row_words) const {
 void SharedOperand::begin(Cta& cta, std::uint32_t first_row, std::uint32_t row_count, const char* what,
                           const ProgramPoint& point, std::vector<FlightRef>& flights) const {
   const OperandLayout& layout = cta.machine().extension<OperandLayouts>().of(*this, first_row, row_count);
-  AsyncShadow& shadow = cta.extension<AsyncShadow>();
+  SharedMemory& memory = cta.shared();
   for (const OperandLayout::Interval& i : layout.intervals) {
-    flights.push_back({&shadow, shadow.begin(AsyncShadow::Access::kRead, i.begin, i.bytes, what, point)});
-    if (!shadow.may_read(i.begin, i.bytes, point))
-      check_chunks(layout, i, shadow, 2 * packed_bits, what, point);
+    flights.push_back(memory.issue(MemoryAccess::kRead, i.begin, i.bytes, what, point));
+    if (!memory.may_read(i.begin, i.bytes, point))
+      check_chunks(layout, i, memory, 2 * packed_bits, what, point);
   }
 }
 

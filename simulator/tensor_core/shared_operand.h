@@ -1,11 +1,11 @@
 // An operand of a tensor core instruction that lies in shared memory, one step of K: where its elements are,
-// and what the shadow memory is told of its reading.
+// and what who watches is told of its reading.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "simulator/checkers/async_shadow.h"
+#include "simulator/machine/flight.h"
 #include "simulator/machine/machine.h"
 #include "simulator/tensor_core/matrix_descriptor.h"
 #include "simulator/tensor_core/mma.h"

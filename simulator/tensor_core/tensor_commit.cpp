@@ -62,9 +62,9 @@ void issue_commit(Warp& warp, int thread, std::vector<SharedPlace> barriers, con
   // Whoever observes this commit has observed all that went before it, so only what nobody has waited for
   // counts.
   std::erase_if(tickets, [](const std::shared_ptr<TensorTicket>& ticket) {
-    return ticket->done && (ticket->shadow == nullptr || !ticket->shadow->in_flight(ticket->accumulator));
+    return ticket->done && (ticket->memory == nullptr || !ticket->memory->in_flight(ticket->accumulator));
   });
-  state.shadow().fence_before(state.warp(warp.index()).strand);
+  state.sm().fence_before(state.warp(warp.index()).strand);
   VectorClock clock;
   // It is no release of what the thread has written or knows, but with its operations that is over.
   warp.release(LaneMask{1} << thread % kWarpSize, clock);

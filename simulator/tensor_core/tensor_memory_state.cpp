@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace jfa::simulator {
 namespace {
@@ -35,12 +36,49 @@ bool all_done(const TensorTickets& tickets) {
   return std::all_of(tickets.begin(), tickets.end(), [](const auto& ticket) { return ticket->done; });
 }
 
-SmTensorMemory::SmTensorMemory(Sm& sm)
-    : memory(sm.machine().checks()), shadow(sm.machine().config().options.tensor_fences), sm_(sm) {}
+SmTensorMemory::SmTensorMemory(Sm& sm) : memory(sm.machine().checks()), sm_(sm) {
+  for (Observer* observer : sm.machine().observers())
+    if (auto watch = observer->add_tensor_memory(sm)) observers_.push_back(std::move(watch));
+}
 
-TensorMemoryShadow::Order SmTensorMemory::order(std::uint32_t address, std::uint32_t shape_bits,
-                                                int cta_group) {
-  TensorMemoryShadow::Order& order = orders_[{address, shape_bits, cta_group}];
+FlightRef SmTensorMemory::issue(MemoryAccess access, const TensorRegion& region, const char* what,
+                                const TensorStrand& strand, TensorOrder order, const ProgramPoint& point) {
+  if (observers_.empty()) return {};
+  ++last_flight_;
+  for (const auto& observer : observers_)
+    observer->issue(last_flight_, access, region, what, strand, order, point);
+  return {this, last_flight_};
+}
+
+void SmTensorMemory::end_flight(FlightId id, const Epoch& event) {
+  if (id == 0) return;
+  for (const auto& observer : observers_) observer->end_flight(id, event);
+}
+
+bool SmTensorMemory::in_flight(FlightId id) const {
+  return std::any_of(observers_.begin(), observers_.end(),
+                     [&](const auto& observer) { return observer->in_flight(id); });
+}
+
+void SmTensorMemory::allocate(const TensorRegion& region) {
+  for (const auto& observer : observers_) observer->allocate(region);
+}
+
+void SmTensorMemory::check_free(const TensorRegion& region, const char* what, const TensorStrand& strand,
+                                const ProgramPoint& point) const {
+  for (const auto& observer : observers_) observer->free(region, what, strand, point);
+}
+
+void SmTensorMemory::fence_before(TensorStrand& strand) {
+  for (const auto& observer : observers_) observer->fence_before(strand);
+}
+
+void SmTensorMemory::fence_after(TensorStrand& strand, const Warp& warp, LaneMask lanes) {
+  for (const auto& observer : observers_) observer->fence_after(strand, &warp, lanes);
+}
+
+TensorOrder SmTensorMemory::order(std::uint32_t address, std::uint32_t shape_bits, int cta_group) {
+  TensorOrder& order = orders_[{address, shape_bits, cta_group}];
   if (order == 0) order = kOrderTag | ++sm_.machine().extension<MachineTensorState>().last_order;
   return order;
 }
@@ -54,13 +92,12 @@ CtaTensorMemory::CtaTensorMemory(Cta& cta)
 }
 
 void CtaTensorMemory::begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,
-                                  const TensorStrand& strand, TensorMemoryShadow::Order order,
-                                  const ProgramPoint& point) {
+                                  const TensorStrand& strand, TensorOrder order, const ProgramPoint& point) {
   memory().check_allocated(owner(), region, what, point);
-  if (!cta_.machine().checks()) return;
-  ticket.shadow = &shadow();
-  ticket.accumulator = shadow().begin(TensorMemoryShadow::Access::kWrite, region, what, strand, order, point);
-  ticket.flights.push_back({&shadow(), ticket.accumulator});
+  const FlightRef flight = sm_.issue(MemoryAccess::kWrite, region, what, strand, order, point);
+  ticket.memory = &sm_;
+  ticket.accumulator = flight.id;
+  if (flight.owner != nullptr) ticket.flights.push_back(flight);
 }
 
 TensorTickets CtaTensorMemory::issue(int thread, const std::shared_ptr<TensorTicket>& ticket) {

@@ -1,5 +1,4 @@
-// Tensor memory as the machine holds it: cells and shadow per SM, the warps' and issuing threads' side per
-// CTA.
+// Tensor memory as the machine holds it: cells per SM, the warps' and issuing threads' side per CTA.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +7,39 @@
 #include <tuple>
 #include <vector>
 
-#include "simulator/checkers/tensor_memory_shadow.h"
+#include "simulator/machine/flight.h"
 #include "simulator/machine/machine.h"
+#include "simulator/machine/observer.h"
 #include "simulator/tensor_core/tensor_memory.h"
 
 namespace jfa::simulator {
 
-class SmTensorMemory : public Extension {
+class SmTensorMemory final : public Extension, public FlightOwner {
  public:
   explicit SmTensorMemory(Sm& sm);
 
   TensorMemory memory;
-  TensorMemoryShadow shadow;
+
+  // --- What happens, for observers, as TensorObserver says. Nothing is in flight if there are none.
+  FlightRef issue(MemoryAccess access, const TensorRegion& region, const char* what,
+                  const TensorStrand& strand, TensorOrder order, const ProgramPoint& point);
+  void end_flight(FlightId id, const Epoch& event) override;
+  bool in_flight(FlightId id) const;
+  void allocate(const TensorRegion& region);
+  void check_free(const TensorRegion& region, const char* what, const TensorStrand& strand,
+                  const ProgramPoint& point) const;
+  void fence_before(TensorStrand& strand);
+  void fence_after(TensorStrand& strand, const Warp& warp, LaneMask lanes);
 
   /// The Order of products into accumulators of one shape at one address by one cta_group; also their queue
   /// with the scheduler, hence unique in the machine.
-  TensorMemoryShadow::Order order(std::uint32_t address, std::uint32_t shape_bits, int cta_group);
+  TensorOrder order(std::uint32_t address, std::uint32_t shape_bits, int cta_group);
 
  private:
   Sm& sm_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, int>, TensorMemoryShadow::Order> orders_;
+  std::vector<std::unique_ptr<TensorObserver>> observers_;
+  FlightId last_flight_ = 0;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, int>, TensorOrder> orders_;
 };
 
 /// Asynchronous tcgen05 operations that commits wait for. kRefresh: tcgen05.cp of shape 4x256b.
@@ -37,9 +49,8 @@ struct TensorTicket {
   TensorOperation operation = TensorOperation::kProduct;
   bool done = false;
   std::vector<FlightRef> flights;  // end when a commit's mbarrier has been observed
-  TensorMemoryShadow* shadow = nullptr;
-  TensorMemoryShadow::FlightId accumulator =
-      0;  // what it writes, among flights: in flight until somebody has observed it
+  const SmTensorMemory* memory = nullptr;
+  FlightId accumulator = 0;  // what it writes there, among flights: until somebody has observed it
 };
 
 using TensorTickets = std::vector<std::shared_ptr<TensorTicket>>;
@@ -51,14 +62,15 @@ class CtaTensorMemory : public Extension {
 
   struct WarpState {
     TensorStrand strand;
-    std::vector<TensorMemoryShadow::FlightId> loads;   // until wait::ld
-    std::vector<TensorMemoryShadow::FlightId> stores;  // until wait::st
-    std::vector<std::uint32_t> loading;  // by register in Entry::watch: load that owns it, + 1; 0: none
-    std::vector<ProgramPoint> loads_at;  // the loads, until wait::ld
+    struct Transfer {
+      FlightRef flight;
+      const std::vector<std::uint16_t>* registers;  // of a load, by their index in Entry::watch
+    };
+    std::vector<Transfer> loads;   // until wait::ld
+    std::vector<Transfer> stores;  // until wait::st
   };
 
   TensorMemory& memory() { return sm_.memory; }
-  TensorMemoryShadow& shadow() { return sm_.shadow; }
   SmTensorMemory& sm() { return sm_; }
   WarpState& warp(int index) { return warps_[static_cast<std::size_t>(index)]; }
   TensorMemory::Owner owner() const { return &cta_; }
@@ -72,11 +84,13 @@ class CtaTensorMemory : public Extension {
   Epoch wait(Warp& warp);
   /// Operations of a thread that nobody is known to have waited for, oldest first.
   TensorTickets& tickets(int thread) { return tickets_[thread]; }
-  /// Puts a region that a copy or a shift of the strand writes in flight. Throws as its shadow does, and
-  /// unless the region is allocated.
+  /// Puts a region that a copy or a shift of the strand writes in flight. Throws as observers do, and unless
+  /// the region is allocated.
   void begin_write(TensorTicket& ticket, const TensorRegion& region, const char* what,
-                   const TensorStrand& strand, TensorMemoryShadow::Order order, const ProgramPoint& point);
+                   const TensorStrand& strand, TensorOrder order, const ProgramPoint& point);
 
+  /// The queue of this CTA's products, if they need no waits between them (RunOptions::product_waits).
+  std::uint64_t product_queue() const { return reinterpret_cast<std::uintptr_t>(&events_); }
   /// The queue of this CTA's tcgen05.cp.
   std::uint64_t copy_queue() const { return reinterpret_cast<std::uintptr_t>(&tickets_); }
 

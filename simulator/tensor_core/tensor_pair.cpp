@@ -152,7 +152,7 @@ void TensorPair::grant(const ProgramPoint& point) {
   for (Side& side : sides_) {
     CtaTensorMemory& state = side.memory();
     state.memory().take(state.owner(), *first, columns);
-    state.shadow().forget({0xff, *first, *first + columns});
+    state.sm().allocate({0xff, *first, *first + columns});
     side.request->granted = first;
   }
   allocations_.push_back({*first, columns, ++last_serial_, {}, {}});
@@ -176,8 +176,8 @@ void TensorPair::check_free(Warp& warp, const Allocation& allocation, const Prog
                      name_of(*sides_[side ^ 1].cta)));
   const TensorStrand& strand = sides_[side].memory().warp(warp.index()).strand;
   const TensorRegion region{0xff, allocation.first_column, allocation.first_column + allocation.columns};
-  sides_[side].memory().shadow().check_free(region, "tcgen05.dealloc", strand, point);
-  sides_[side ^ 1].memory().shadow().check_free(region, "the peer's tcgen05.dealloc", strand, point);
+  sides_[side].memory().sm().check_free(region, "tcgen05.dealloc", strand, point);
+  sides_[side ^ 1].memory().sm().check_free(region, "the peer's tcgen05.dealloc", strand, point);
 }
 
 std::unique_ptr<Wait> TensorPair::deallocate(Warp& warp, TensorAddress address, std::uint32_t columns,

@@ -29,7 +29,7 @@ class TensorPair {
   std::unique_ptr<Wait> wait_to_allocate(Warp& warp);
 
   /// tcgen05.dealloc by a warp; null if both CTAs have executed it, else the wait for the other. Throws as
-  /// TensorMemory::deallocate and TensorMemoryShadow::check_free do, about both memories, and kTensorMemory
+  /// TensorMemory::deallocate and SmTensorMemory::check_free do, about both memories, and kTensorMemory
   /// if nothing tells the warp that the peer's tcgen05.alloc is complete.
   std::unique_ptr<Wait> deallocate(Warp& warp, TensorAddress address, std::uint32_t columns,
                                    const ProgramPoint& point);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "simulator/checkers/async_shadow.h"
 #include "simulator/machine/cpu_timer.h"
 #include "simulator/tensor_core/mma_sparse.h"
 
@@ -175,7 +174,7 @@ SharedOperand shared_operand(std::uint64_t bits, MatrixMajor major, std::uint32_
 
 Warpgroups::Warpgroups(Cta& cta) : cta_(cta) {
   const std::size_t warps = cta.warps().size();
-  for (std::size_t i = 0; i < warps; ++i) warps_.emplace_back(cta.machine().entry().watch);
+  warps_.resize(warps);
   warpgroups_.resize((warps + kWarpgroupWarps - 1) / kWarpgroupWarps);
 }
 
@@ -238,11 +237,9 @@ void Warpgroups::issue(Warp& warp, const WgmmaInstruction& instruction, LaneMask
                      (index + 1) * kWarpgroupWarps - 1));
   const ProductPtr product = open_product(warp, instruction, active, point);
   WarpState& own = state(warp);
-  if (cta_.machine().checks()) {
-    const std::uint32_t shape = instruction.n << 2 | static_cast<std::uint32_t>(instruction.accumulator);
-    own.registers.take({point, &instruction.watched_d, &instruction.watched_a, shape, product->sequence},
-                       point);
-  }
+  const std::uint32_t shape = instruction.n << 2 | static_cast<std::uint32_t>(instruction.accumulator);
+  for (const auto& observer : warp.register_observers)
+    observer->take({point, &instruction.watched_d, &instruction.watched_a, shape, product->sequence});
   // A warp's rows of A may be its own to write until it issues.
   const auto row = static_cast<std::uint32_t>(quarter(warp)) * kWarpRows;
   if (instruction.a.empty())
@@ -312,7 +309,7 @@ void Warpgroups::observe(Warp& warp, std::size_t pending) {
     own.groups.pop_front();
   }
   if (last == 0) return;
-  own.registers.release(last);
+  for (const auto& observer : warp.register_observers) observer->release(last);
   event.tick = static_cast<std::uint32_t>(last);
   warp.acquire(warp.live(), event);
 }
@@ -364,8 +361,8 @@ Step run_watched(Warp& warp, const Instruction& instruction, LaneMask active) {
   const RegisterWatch& watch = entry.watch;
   const RegisterWatch::Use& use =
       watch.uses[watch.use_of_pc[static_cast<std::size_t>(&instruction - entry.code.data())]];
-  if (warp.machine().checks())
-    warp.cta().extension<Warpgroups>().registers(warp).access(use.registers, warp.point(instruction));
+  for (const auto& observer : warp.register_observers)
+    observer->access(use.registers, warp.point(instruction));
   return use.handler(warp, instruction, active);
 }
 

@@ -9,8 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/checkers/wgmma_registers.h"
+#include "simulator/machine/flight.h"
 #include "simulator/machine/machine.h"
+#include "simulator/machine/observer.h"
 #include "simulator/tensor_core/mma.h"
 #include "simulator/tensor_core/register_metadata.h"
 #include "simulator/tensor_core/shared_operand.h"
@@ -37,7 +38,7 @@ struct WgmmaInstruction {
   bool negate_b = false;
   MatrixMajor a_major = MatrixMajor::kK;
   MatrixMajor b_major = MatrixMajor::kK;
-  WgmmaRegisters::Indices watched_d, watched_a;  // the registers' indices in RegisterWatch
+  RegisterObserver::Indices watched_d, watched_a;  // the registers' indices in RegisterWatch
 };
 
 /// One product, from its issue by the first warp until a warp has observed its completion.
@@ -62,7 +63,7 @@ class Warpgroups : public Extension {
   explicit Warpgroups(Cta& cta);
 
   /// The warp's quarter of a product. Throws if the operands differ from those of the warpgroup's other
-  /// warps, or are not allowed; kInFlight and kMissingFence as WgmmaRegisters and AsyncShadow say.
+  /// warps, or are not allowed; and what observers throw.
   void issue(Warp& warp, const WgmmaInstruction& instruction, LaneMask active, const ProgramPoint& point);
   /// The warp's products since its last commit become a group.
   void commit(Warp& warp, const ProgramPoint& point);
@@ -73,15 +74,11 @@ class Warpgroups : public Extension {
   /// What complete() waits for, for reports.
   std::string describe_pending(const Warp& warp, std::size_t pending) const;
 
-  WgmmaRegisters& registers(const Warp& warp) { return state(warp).registers; }
-
   void on_exit() override;
 
  private:
   using ProductPtr = std::shared_ptr<WgmmaProduct>;
   struct WarpState {
-    explicit WarpState(const RegisterWatch& watch) : registers(watch) {}
-    WgmmaRegisters registers;
     std::uint64_t issued = 0;  // products
     std::uint64_t commits = 0;
     std::vector<ProductPtr> uncommitted;

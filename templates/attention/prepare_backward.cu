@@ -63,8 +63,8 @@ __device__ inline void for_each_short_tile(const Sequence& s, Visit visit) {
 }
 
 // Calls visit(sequence) for a sequence. Queries at its beginning that see no key, and keys that no query
-// sees, are sequences of their own, so that no tile holds them beside others; at its end live_rows() sees to
-// it.
+// sees, are sequences of their own, so that no tile holds them beside others; at its end live_queries() and
+// live_keys() see to it.
 template <class Visit>
 __device__ inline void for_each_live_part(const Sequence& s, Visit visit) {
   if (!kAlignedAtEnds || s.query_rows == 0 || s.key_rows == 0) {

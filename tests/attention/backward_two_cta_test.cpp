@@ -96,8 +96,8 @@ TEST_CASE("sequences by groups of heads") {
 
 TEST_CASE("windows through pairs, with queries and keys that see nothing") {
   Device device = pair_device();
-  for (const std::int64_t window : {0, 150}) {
-    CAPTURE(window);
+  for (const Window& window : {Window(0), Window(150, 20, Alignment::bottom_right)}) {
+    CAPTURE(*window.left);
     Problem own = own_problem({700, 150, 40}, {200, 256, 180}, {2, 1}, 32, 1);
     own.window = window;
     check(device, own, 1);

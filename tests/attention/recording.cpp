@@ -46,12 +46,13 @@ std::vector<std::int64_t> over_two_warps(std::vector<std::int64_t> lengths, std:
 }
 
 // Forwards: several items a CTA, more key tiles than stages, items without keys, rows whose maximum grows
-// from tile to tile; keys cut into parts, of the first not by the thread that counts them, but with a window.
+// from tile to tile; keys cut into parts, of the first not by the thread that counts them, but with a window;
+// there a warp sees all of a tile that is not its first.
 Problem plain_forward() {
   return flat_problem(over_two_warps({150, 3, 20}, 140), over_two_warps({300, 0, 1}, 620), {2, 1}, kHeadDim);
 }
 Problem window_forward() {
-  return with_window(flat_problem({140, 3, 20, 150}, {300, 5, 1, 180}, {2, 1}, kHeadDim), 100);
+  return with_window(flat_problem({200, 3, 20, 150}, {300, 5, 1, 180}, {2, 1}, kHeadDim), 100);
 }
 Problem pma_forward() {
   return with_shared_query(flat_broadcast_problem(40, {1100, 0, 130, 7}, {1, 1}, kHeadDim));
@@ -64,12 +65,14 @@ Problem groups_backward() {
   return flat_problem({140, 20, 0, 65, 10}, {260, 0, 9, 130, 300}, {2, 1}, kHeadDim);
 }
 Problem window_backward() {
-  return with_window(flat_problem({300, 40, 150, 270, 20}, {300, 0, 20, 270, 140}, {2, 1}, kHeadDim), 30);
+  return with_window(flat_problem({300, 40, 300, 270, 20}, {300, 0, 140, 270, 140}, {2, 1}, kHeadDim), 30);
 }
-// More pairs of tiles than stages; so few keys altogether that no other gradient entry is launched.
+// More pairs of tiles than stages, keys without queries behind them; so few keys altogether that no other
+// gradient entry is launched.
 Problem short_backward() {
-  return with_window(
-      flat_problem({250, 30, 0, 700, 7, 60, 50, 90}, {40, 0, 9, 40, 1, 14, 12, 12}, {2, 1}, kHeadDim), 60);
+  return with_window(flat_problem({250, 30, 0, 700, 7, 60, 50, 90, 0, 0, 0, 0},
+                                  {40, 0, 9, 36, 1, 14, 12, 12, 1, 1, 1, 1}, {2, 1}, kHeadDim),
+                     60);
 }
 // Shared queries that fill a small tile, a large one, and more than one. The first two have short sequences
 // one behind the other, and as many tiles of keys that no sequence owns, which make a part of the list of

@@ -30,7 +30,7 @@ BEGIN {
   may("tests", "any")
 
   # The simulator's rooms, each of which may know those before it.
-  count = split("ptx machine checkers decode async tensor_core instructions driver campaign timing", rooms, " ")
+  count = split("ptx machine decode async tensor_core instructions checkers driver campaign timing", rooms, " ")
   below = "base"
   for (i = 1; i <= count; ++i) {
     may("simulator/" rooms[i], below)

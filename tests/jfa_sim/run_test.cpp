@@ -200,6 +200,8 @@ TEST_CASE("what is asked for wrongly is refused in words that name it") {
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {}, {"--block", "32", "--cluster", "x"}), {"--cluster x"});
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {}, {"--block", "32"}, "other"), {"entry 'other'", "axpy"});
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--schedule", "never"}), {"--schedule", "never"});
+  refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--habits", "nobody"}),
+          {"--habits", "nobody", "cutlass, triton"});
   refused(axpy.run({"f32:1", in, out, "u32:5"}, {"--source", "nowhere.cu"}), {"nowhere.cu", "No such file"});
   write_text(axpy.directory / "k.ptx", ".version 9.0\n.nonsense\n");
   refused(with("u32:5"), {"PTX line 2", ".nonsense"});
@@ -213,12 +215,14 @@ TEST_CASE("tensor maps, structs and safetensors") {
   const std::vector<std::byte> bytes = safetensors::serialize(tensors);
   write_text(directory / "t.safetensors", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   write_text(directory / "maps.json", box_map());
-  const auto run = [&](const std::string& wait, const std::string& schedule, const std::string& map = "#m") {
+  const auto run = [&](const std::string& wait, const std::string& schedule, const std::string& map = "#m",
+                       int column = 12) {
     write_text(directory / "k.ptx", box_kernel(wait));
     return jfa_sim({"run", directory / "k.ptx", "--entry", "box", "--block", "32", "--schedule", schedule,
                     "--buffer", "t=in:" + directory / "t.safetensors#t", "--buffer",
                     "out=out:F32[8,4]=" + directory / "out.npy", "--arg",
-                    "map:" + directory / "maps.json" + map, "--arg", "struct:buffer:out;i32:12"});
+                    "map:" + directory / "maps.json" + map, "--arg",
+                    fmt::format("struct:buffer:out;i32:{}", column)});
   };
   for (const char* schedule : kSchedules) {
     const CommandResult result = run(kWait, schedule);
@@ -232,6 +236,17 @@ TEST_CASE("tensor maps, structs and safetensors") {
     CHECK(hasty.exit_code == 1);
     CHECK(hasty.output.find("in flight") != std::string::npos);
   }
+  // A base 1,024 bytes before the buffer: its tensor has 256 columns more on the left.
+  write_text(
+      directory / "maps.json",
+      R"({"m": {"buffer": "t", "type": "F32", "extents": [270, 10], "strides_bytes": [64], "box": [4, 8],
+                       "offset_bytes": -1024}})");
+  const CommandResult far = run(kWait, "eager", "#m", 256 + 12);
+  CHECK_MESSAGE(far.exit_code == 0, far.output << far.error);
+  CHECK(read_floats(directory / "out.npy")[4 * 7 + 1] == 7 * 16 + 13);
+  const CommandResult before = run(kWait, "eager", "#m", 128);
+  CHECK(before.exit_code == 1);
+  CHECK_MESSAGE(before.output.find("global") != std::string::npos, before.output);
   const auto refused = [&](const std::string& maps, const Texts& parts, const std::string& name = "#m") {
     write_text(directory / "maps.json", maps);
     const CommandResult result = run(kWait, "eager", name);
@@ -244,7 +259,9 @@ TEST_CASE("tensor maps, structs and safetensors") {
   refused(box_map("[60]"), {"tensor map 'm'", "60"});
   refused(box_map("[64, 64]"), {"2 strides_bytes for 2 extents"});
   refused(box_map("[64]", R"(, "swizzle": 48)"), {"swizzle 48"});
-  refused(box_map("[64]", R"(, "offset_bytes": 100000)"), {"offset_bytes 100000", "640"});
+  refused(box_map("[64]", R"(, "offset_bytes": 1.5)"), {"offset_bytes has 1.5"});
+  refused(box_map("[64]", R"(, "offset_bytes": 18446744073709551615)"),
+          {"offset_bytes has 18446744073709551615"});
   refused(box_map(), {"no tensor map 'q'"}, "#q");
   refused("{", {"parse error"});
   refused(R"({"m": {"buffer": "t", "box": [1], "box": [2]}})", {"names 'box' twice"});

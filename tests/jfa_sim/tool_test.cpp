@@ -98,6 +98,39 @@ TEST_CASE("model times want the machine code of the PTX") {
   CHECK_MESSAGE(wrong.error.find("not an ELF file") != std::string::npos, wrong.error);
 }
 
+TEST_CASE("mutants of a kernel that leaves out a rule of PTX") {
+  const TemporaryDirectory directory;
+  write_text(directory / "k.ptx", R"(
+.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry leaves_bytes() {
+  .reg .pred %p;
+  .reg .b32 %t;
+  .shared .align 8 .b8 bar[8];
+  mov.u32 %t, %tid.x;
+  setp.ne.u32 %p, %t, 0;
+  @%p bra DONE;
+  mbarrier.init.shared::cta.b64 [bar], 1;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;
+DONE:
+  ret;
+}
+)");
+  const auto mutate = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments{"mutate",       directory / "k.ptx", "--entry",
+                                       "leaves_bytes", "--block",           "32"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return jfa_sim(arguments);
+  };
+  const CommandResult strict = mutate({});
+  CHECK(strict.exit_code == 2);
+  CHECK_MESSAGE(strict.error.find("the CTA has exited") != std::string::npos, strict.error);
+  CHECK(mutate({"--habits", "cutlass"}).exit_code != 2);
+  CHECK(mutate({"--exit-bytes", "0"}).exit_code != 2);
+  CHECK(mutate({"--habits", "cutlass", "--exit-bytes", "1"}).exit_code == 2);
+}
+
 TEST_CASE("npy files that are not right are refused") {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.npy";

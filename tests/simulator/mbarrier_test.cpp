@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
+
+#include "simulator/checkers/mbarrier_checks.h"
 #include "tests/simulator/async.h"
 
 namespace jfa::simulator::mbarrier_test {
@@ -11,7 +14,12 @@ namespace {
 
 const ProgramPoint kHere;
 
-Mbarrier barrier(std::uint32_t count) { return Mbarrier(count, "mbarrier at shared 0x400", 4); }
+// Watched by what checks the waits of four warps.
+Mbarrier barrier(std::uint32_t count) {
+  Mbarrier fresh(count, "mbarrier at shared 0x400");
+  fresh.observe(std::make_unique<MbarrierChecks>(4, RunOptions()));
+  return fresh;
+}
 
 template <class Action>
 void check_fails(ErrorKind kind, const std::string& part, Action&& action) {
@@ -176,10 +184,12 @@ TEST_CASE("a token of arrive is done when its phase is") {
 
 TEST_CASE("an idle barrier owes nothing") {
   Mbarrier b = barrier(1);
-  b.check_idle("exit", kHere);
+  b.exit();
+  b.invalidate(kHere);
   b.expect_transaction(16, kHere);
-  check_fails(ErrorKind::kTransaction, "the transaction count of mbarrier at shared 0x400 is 16",
-              [&] { b.check_idle("exit", kHere); });
+  const std::string part = "the transaction count of mbarrier at shared 0x400 is 16";
+  check_fails(ErrorKind::kTransaction, part, [&] { b.exit(); });
+  check_fails(ErrorKind::kTransaction, part, [&] { b.invalidate(kHere); });
 }
 
 // --- Instructions

@@ -3,10 +3,18 @@
 
 #include <doctest/doctest.h>
 
+#include "simulator/decode/instruction_table.h"
+
 namespace jfa::simulator::target_test {
 namespace {
 
 Target target(std::string_view name) { return parse_target(name).value(); }
+
+std::string_view missing(const Target& target, std::string_view opcode) {
+  const InstructionTable::Found found = InstructionTable::instance().find(opcode);
+  REQUIRE(found.row != nullptr);
+  return found.missing(target);
+}
 
 TEST_CASE("targets by name") {
   CHECK(target("sm_90a").version == 90);
@@ -50,10 +58,10 @@ TEST_CASE("instructions that only some targets have") {
       {"cvt.rp.satfinite.ue8m0x2.f32", false, false, true, true}};
   for (const Instruction& i : instructions) {
     CAPTURE(std::string(i.opcode));
-    CHECK(missing_target(target("sm_90a"), i.opcode).empty() == i.sm_90a);
-    CHECK(missing_target(target("sm_100"), i.opcode).empty() == i.sm_100);
-    CHECK(missing_target(target("sm_100f"), i.opcode).empty() == i.sm_100f);
-    CHECK(missing_target(target("sm_100a"), i.opcode).empty() == i.sm_100a);
+    CHECK(missing(target("sm_90a"), i.opcode).empty() == i.sm_90a);
+    CHECK(missing(target("sm_100"), i.opcode).empty() == i.sm_100);
+    CHECK(missing(target("sm_100f"), i.opcode).empty() == i.sm_100f);
+    CHECK(missing(target("sm_100a"), i.opcode).empty() == i.sm_100a);
   }
 }
 

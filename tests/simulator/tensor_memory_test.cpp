@@ -237,13 +237,15 @@ TEST_CASE("where an accumulator lies, for every M and cta_group") {
 TEST_CASE("tensor memory in flight: others keep off until completion is observed") {
   using Access = TensorMemoryShadow::Access;
   TensorMemoryShadow shadow;
+  FlightId last = 0;
   const TensorStrand mma{0, 0, 0};
   const TensorStrand softmax{0, 0, 4};
   const TensorRegion d{0xff, 0, 128};
   const TensorRegion quarter{0b11, 64, 96};
   const auto begin = [&](Access access, const TensorRegion& region, const TensorStrand& strand,
-                         TensorMemoryShadow::Order order) {
-    return shadow.begin(access, region, order != 0 ? "tcgen05.mma" : "tcgen05.ld", strand, order, kNowhere);
+                         TensorOrder order) {
+    shadow.issue(++last, access, region, order != 0 ? "tcgen05.mma" : "tcgen05.ld", strand, order, kNowhere);
+    return last;
   };
   const auto first = begin(Access::kWrite, d, mma, 7);
   const auto second = begin(Access::kWrite, d, mma, 7);  // the same accumulator: in order
@@ -253,27 +255,33 @@ TEST_CASE("tensor memory in flight: others keep off until completion is observed
               [&] { begin(Access::kWrite, quarter, softmax, 0); }));
   CHECK(fails(ErrorKind::kInFlight, "tcgen05.mma writes", [&] { begin(Access::kWrite, d, mma, 8); }));
   CHECK(fails(ErrorKind::kInFlight, "tcgen05.dealloc",
-              [&] { shadow.check_free(d, "tcgen05.dealloc", softmax, kNowhere); }));
+              [&] { shadow.free(d, "tcgen05.dealloc", softmax, kNowhere); }));
   begin(Access::kRead, {0xff, 128, 160}, softmax, 0);  // beside it
-  shadow.end(first);
+  shadow.end_flight(first, {});
   CHECK(shadow.in_flight(second));
   CHECK(fails(ErrorKind::kInFlight, "", [&] { begin(Access::kRead, quarter, softmax, 0); }));
-  shadow.end(second);
-  shadow.end(second);  // twice is fine
-  shadow.check_free(d, "tcgen05.dealloc", softmax, kNowhere);
+  shadow.end_flight(second, {});
+  shadow.end_flight(second, {});  // twice is fine
+  shadow.free(d, "tcgen05.dealloc", softmax, kNowhere);
 }
 
 TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
   using Access = TensorMemoryShadow::Access;
   TensorMemoryShadow shadow;
+  FlightId last = 0;
   TensorStrand mma{0, 0, 1};
   TensorStrand softmax{0, 0, 4};
   const TensorRegion s{0xff, 0, 32};
-  const auto mma_writes = [&](TensorMemoryShadow::Order order = 7) {
-    shadow.end(shadow.begin(Access::kWrite, s, "tcgen05.mma", mma, order, kNowhere));
+  const auto mma_writes = [&](TensorOrder order = 7) {
+    shadow.issue(++last, Access::kWrite, s, "tcgen05.mma", mma, order, kNowhere);
+    shadow.end_flight(last, {});
   };
-  const auto load = [&] { shadow.end(shadow.begin(Access::kRead, s, "tcgen05.ld", softmax, 0, kNowhere)); };
-  const auto store = [&] { shadow.end(shadow.begin(Access::kWrite, s, "tcgen05.st", softmax, 0, kNowhere)); };
+  const auto transfer = [&](Access access, const char* what) {
+    shadow.issue(++last, access, s, what, softmax, 0, kNowhere);
+    shadow.end_flight(last, {});
+  };
+  const auto load = [&] { transfer(Access::kRead, "tcgen05.ld"); };
+  const auto store = [&] { transfer(Access::kWrite, "tcgen05.st"); };
   const char* after = "without tcgen05.fence::after_thread_sync by this thread";
   const char* before = "without tcgen05.fence::before_thread_sync by the thread that did";
 
@@ -299,7 +307,7 @@ TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
     mma_writes(8);
   }
   SUBCASE("st to an mma that reads: fences on both sides") {
-    const auto mma_reads = [&] { shadow.begin(Access::kRead, s, "tcgen05.mma", mma, 7, kNowhere); };
+    const auto mma_reads = [&] { shadow.issue(++last, Access::kRead, s, "tcgen05.mma", mma, 7, kNowhere); };
     store();
     store();  // a warp and itself
     load();
@@ -310,7 +318,7 @@ TEST_CASE("tensor memory: the tcgen05 fences between producers and consumers") {
   }
   SUBCASE("new columns have no past") {
     mma_writes();
-    shadow.forget(s);
+    shadow.allocate(s);
     load();
   }
 }

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "simulator/machine/float_format.h"
+#include "simulator/machine/habits.h"
 #include "tests/witnesses/witness.h"
 
 namespace jfa::test {
@@ -23,8 +24,7 @@ RunOptions run_options(Schedule schedule, std::uint64_t seed = 0) {
   RunOptions options;
   options.schedule = schedule;
   options.seed = seed;
-  options.dynamic_shared_alignment = 1024;
-  options.tensor_fences = options.load_waits = options.commit_waits = options.constant_races = false;
+  simulator::take_habits("triton", options);
   return options;
 }
 const RunOptions kRuns[] = {run_options(Schedule::kEager),     run_options(Schedule::kLazy),

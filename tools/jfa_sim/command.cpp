@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/input_file.h"
 #include "base/standard_streams.h"
+#include "simulator/machine/habits.h"
 #include "tools/option_checks.h"
 
 namespace jfa::sim {
@@ -33,6 +35,46 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
       ->take_all();
   command.add_option("--source", options.source_path, "the CUDA text behind the PTX, for reports to quote")
       ->type_name("FILE");
+}
+
+std::string alternatives(std::string names) {
+  for (std::size_t at = 0; (at = names.find(", ", at)) != std::string::npos;) names.replace(at, 2, "|");
+  return names;
+}
+
+std::string option_of_rule(std::string_view rule) {
+  std::string option = "--" + std::string(rule);
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
+
+void add_device_options(CLI::App& command, simulator::RunOptions& options) {
+  tools::whole(command.add_option("--sms", options.sms, "streaming multiprocessors"), 1, 1024)
+      ->type_name("N")
+      ->capture_default_str();
+  // Before the options of single rules, which so have the last word.
+  command
+      .add_option_function<std::string>(
+          "--habits", [&options](const std::string& of) { simulator::take_habits(of, options); },
+          "leaves out the rules below that somebody's kernels break")
+      ->type_name(alternatives(simulator::habit_names()))
+      ->check([](const std::string& of) {
+        simulator::RunOptions scratch;
+        return simulator::take_habits(of, scratch)
+                   ? ""
+                   : fmt::format("{} is not one of {}", of, simulator::habit_names());
+      });
+  command
+      .add_option("--dynamic-alignment", options.dynamic_shared_alignment,
+                  "least alignment of dynamic shared memory; 1024 for code that counts on it undeclared")
+      ->type_name("16|32|64|128|256|512|1024")
+      ->check(CLI::IsMember({"16", "32", "64", "128", "256", "512", "1024"}).description(""))
+      ->capture_default_str();
+  for (const simulator::PtxRule& rule : simulator::ptx_rules())
+    command.add_option(option_of_rule(rule.name), options.*rule.member, fmt::format("0: {}", rule.without))
+        ->type_name("0|1")
+        ->check(CLI::IsMember({"0", "1"}).description(""))
+        ->default_str("1");
 }
 
 Result<LoadedLaunch> load_launch(const LaunchOptions& options) {

@@ -41,6 +41,13 @@ struct LaunchOptions {
   std::vector<std::string> buffers, arguments;
 };
 void add_launch_options(CLI::App& command, LaunchOptions& options);
+/// Those that say how many multiprocessors the device has and which rules of PTX hold on it, for the same
+/// two.
+void add_device_options(CLI::App& command, simulator::RunOptions& options);
+/// "a|b" for "a, b".
+std::string alternatives(std::string names);
+/// "--tensor-fences", of the rule tensor_fences.
+std::string option_of_rule(std::string_view rule);
 
 struct LoadedLaunch {
   std::string ptx, source;

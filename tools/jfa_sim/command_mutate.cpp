@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tools/jfa_sim/campaign_report.h"
 #include "tools/jfa_sim/command.h"
@@ -18,7 +19,7 @@ constexpr std::string_view kMutateCommand = "mutate";
 
 struct MutateOptions {
   LaunchOptions launch;
-  int sms = 2;
+  simulator::RunOptions run;  // but for the schedule
   int random_seeds = 2;
   int jobs = 1;
   std::size_t sample = 0;
@@ -32,7 +33,12 @@ int mutate(const MutateOptions& options) {
   campaign.sample = options.sample;
   campaign.jobs = options.jobs;
   campaign.schedules = usual_schedules(options.random_seeds);
-  for (simulator::RunOptions& schedule : campaign.schedules) schedule.sms = options.sms;
+  for (simulator::RunOptions& schedule : campaign.schedules) {
+    simulator::RunOptions run = options.run;
+    run.schedule = schedule.schedule;
+    run.seed = schedule.seed;
+    schedule = std::move(run);
+  }
   const Result<CampaignResult> result = run_campaign(loaded->ptx, loaded->launch.recording, campaign);
   if (!result) return fail(kMutateCommand, result.status());
   const std::string unnoticed = survivors(*result, loaded->source);
@@ -56,7 +62,7 @@ void add_mutate_command(CLI::App& app, int& exit_code) {
   add_launch_options(*command, options->launch);
   using tools::whole;
   const auto usual = [](CLI::Option* option) { option->type_name("N")->capture_default_str(); };
-  usual(whole(command->add_option("--sms", options->sms, "streaming multiprocessors"), 1, 1024));
+  add_device_options(*command, options->run);
   usual(
       whole(command->add_option("--random", options->random_seeds, "random schedules beside eager and lazy"),
             0, 100000));

@@ -10,6 +10,7 @@
 #include "base/output_file.h"
 #include "base/standard_streams.h"
 #include "simulator/campaign/shrink.h"
+#include "simulator/machine/habits.h"
 #include "tools/jfa_sim/command.h"
 #include "tools/jfa_sim/trace_file.h"
 #include "tools/option_checks.h"
@@ -83,10 +84,8 @@ std::string replay_command(const RunCommandOptions& options, const std::vector<s
   };
   add_unusual("--checks", options.run.checks, usual.checks);
   add_unusual("--dynamic-alignment", options.run.dynamic_shared_alignment, usual.dynamic_shared_alignment);
-  add_unusual("--tensor-fences", options.run.tensor_fences, usual.tensor_fences);
-  add_unusual("--load-waits", options.run.load_waits, usual.load_waits);
-  add_unusual("--commit-waits", options.run.commit_waits, usual.commit_waits);
-  add_unusual("--constant-races", options.run.constant_races, usual.constant_races);
+  for (const simulator::PtxRule& rule : simulator::ptx_rules())
+    add_unusual(option_of_rule(rule.name), options.run.*rule.member, usual.*rule.member);
   add_unusual("--budget", options.run.instruction_budget, usual.instruction_budget);
   if (!choices.empty()) text += fmt::format(" --choices {}", to_string(choices));
   return text;
@@ -120,12 +119,6 @@ void print_json(const RunCommandOptions& options, const PreparedLaunch& launch,
     json["replay"] = replay_command(options, shrunk->choices);
   }
   tools::tell(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-}
-
-// "a|b" for "a, b".
-std::string alternatives(std::string names) {
-  for (std::size_t at = 0; (at = names.find(", ", at)) != std::string::npos;) names.replace(at, 2, "|");
-  return names;
 }
 
 int run(const RunCommandOptions& options) {
@@ -200,30 +193,11 @@ void add_run_command(CLI::App& app, int& exit_code) {
       ->add_option("--trace", options->trace_path,
                    "file for what happened when, in Chrome's trace format (Perfetto); - is stdout")
       ->type_name("FILE");
-  whole(command->add_option("--sms", options->run.sms, "streaming multiprocessors"), 1, 1024)
-      ->type_name("N")
-      ->capture_default_str();
-  command
-      ->add_option("--dynamic-alignment", options->run.dynamic_shared_alignment,
-                   "least alignment of dynamic shared memory; 1024 for code that counts on it undeclared")
-      ->type_name("16|32|64|128|256|512|1024")
-      ->check(CLI::IsMember({"16", "32", "64", "128", "256", "512", "1024"}).description(""))
-      ->capture_default_str();
-  const auto add_switch = [&](const char* name, bool& value, const char* description) {
-    command->add_option(name, value, description)
-        ->type_name("0|1")
-        ->check(CLI::IsMember({"0", "1"}).description(""))
-        ->default_str("1");
-  };
-  add_switch("--checks", options->run.checks, "0: no checkers");
-  add_switch("--tensor-fences", options->run.tensor_fences,
-             "0: waits and barriers order tcgen05 operations without tcgen05.fence");
-  add_switch("--load-waits", options->run.load_waits,
-             "0: registers of tcgen05.ld may be used without tcgen05.wait::ld");
-  add_switch("--commit-waits", options->run.commit_waits,
-             "0: a CTA may exit before the arrivals of its last commits");
-  add_switch("--constant-races", options->run.constant_races,
-             "0: warps may store one constant to one place in one instruction");
+  add_device_options(*command, options->run);
+  command->add_option("--checks", options->run.checks, "0: no checkers")
+      ->type_name("0|1")
+      ->check(CLI::IsMember({"0", "1"}).description(""))
+      ->default_str("1");
   whole<std::uint64_t>(command->add_option("--budget", options->run.instruction_budget,
                                            "warp instructions after which it is a livelock; 0: none"))
       ->type_name("N")

@@ -62,6 +62,16 @@ Number number_of(const Json& json, const char* key) {
   return json.get<Number>();
 }
 
+std::int64_t signed_number_of(const Json& json, const char* key) {
+  const bool fits = json.is_number_unsigned()
+                        ? json.get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()}
+                        : json.is_number_integer();
+  if (!fits)
+    throw std::domain_error(
+        fmt::format("{} has {}, which is no whole number of 64 bits", key, tools::shown_json(json)));
+  return json.get<std::int64_t>();
+}
+
 template <class Number>
 std::vector<Number> numbers_of(const Json& json, const char* key) {
   const Json& list = json.at(key);
@@ -99,10 +109,9 @@ Result<std::vector<std::byte>> encode(const std::string& where, const Json& json
   if (!swizzle) return refuse(fmt::format("swizzle {} is not 0, 32, 64 or 128", json.at("swizzle").dump()));
   const Result<BufferPlace> buffer = find_buffer(json.at("buffer").get<std::string>());
   if (!buffer) return refuse(buffer.status().message());
-  const std::uint64_t offset =
-      json.contains("offset_bytes") ? number_of<std::uint64_t>(json.at("offset_bytes"), "offset_bytes") : 0;
-  if (offset > buffer->size_bytes)
-    return refuse(fmt::format("offset_bytes {} in a buffer of {}", offset, buffer->size_bytes));
+  // The base may lie outside: what copies access is checked, and addresses count modulo 2^64.
+  const auto offset = static_cast<std::uint64_t>(
+      json.contains("offset_bytes") ? signed_number_of(json.at("offset_bytes"), "offset_bytes") : 0);
 
   CUtensorMap map;
   std::string reason;

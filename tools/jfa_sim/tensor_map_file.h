@@ -3,8 +3,9 @@
 //   {"query": {"buffer": "q", "type": "BF16", "extents": [64, 8, 1000], "strides_bytes": [128, 1024],
 //              "box": [64, 1, 128], "swizzle": 128}}
 //
-// Innermost dimension first, as cuTensorMapEncodeTiled takes them. Optional: "offset_bytes" into the buffer
-// (0), "element_strides" (all 1), "swizzle" in bytes (0: none).
+// Innermost dimension first, as cuTensorMapEncodeTiled takes them. Optional: "offset_bytes" from the buffer's
+// begin to the tensor's (0), which may be negative or beyond the end, "element_strides" (all 1), "swizzle" in
+// bytes (0: none).
 #pragma once
 
 #include <cstddef>
