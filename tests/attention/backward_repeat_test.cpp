@@ -57,7 +57,7 @@ std::vector<std::string> devices(int sms) {
     const auto [first, last] = repeats(20);
     return std::vector<std::string>(static_cast<std::size_t>(last - first + 1), base);
   }
-  const auto [first, last] = repeats(3);
+  const auto [first, last] = repeats(1);
   std::vector<std::string> schedules = {"eager", "lazy"};
   for (int seed = first; seed <= last; ++seed) schedules.push_back(fmt::format("random&seed={}", seed));
   for (std::string& schedule : schedules)

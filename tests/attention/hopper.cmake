@@ -3,8 +3,7 @@ set(hopper_device JFA_TEST_DEVICE=sim:sm_90a)
 foreach(suite IN ITEMS bug_pool_test backward_bug_pool_test forward_edges_test unowned_rows_test bad_offsets_test)
   jfa_discover_tests(${suite} PREFIX "hopper " LABEL hopper_simulator TIMEOUT 600 ENVIRONMENT ${hopper_device})
 endforeach()
-# Half of the kernels of the covering arrays, since targets share what rows see and where tensors lie; all of them
-# in a build for a machine with a GPU, which has cores for it.
+# Half of the kernels of the covering arrays, as backward.cmake says.
 set(forward_shards 1)
 set(backward_shards 2)
 if(JFA_TEST_GPU)
